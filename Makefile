@@ -1,0 +1,48 @@
+# The verbs. CMake does the work; see CMakePresets.json for the presets.
+.PHONY: all quickstart test test-long bench lint format docs asan tsan fuzz clean
+
+JOBS ?= $(shell nproc)
+
+all:
+	@cmake --preset release >build.log 2>&1 || { cat build.log; rm -f build.log; exit 1; }; rm -f build.log
+	@cmake --build build -j $(JOBS)
+
+# Everything on a fresh machine: packages, build, a real model, a fine-tune on two CPU ranks.
+quickstart:
+	@tools/bootstrap --quiet
+	@$(MAKE) --no-print-directory all
+	@tools/quickstart
+
+test:
+	@tools/bootstrap --quiet
+	@$(MAKE) --no-print-directory all
+	@tools/run_tests build
+
+test-long: test asan
+
+asan:
+	@tools/bootstrap --quiet
+	@cmake --preset asan >/dev/null && cmake --build build-asan -j $(JOBS) && tools/run_tests build-asan
+
+tsan:
+	@tools/bootstrap --quiet
+	@cmake --preset tsan >/dev/null && cmake --build build-tsan -j $(JOBS) && tools/run_tests build-tsan
+
+fuzz:
+	@tools/bootstrap --quiet --fuzz
+	@cmake --preset fuzz >/dev/null && cmake --build build-fuzz -j $(JOBS) && tools/run_fuzzers build-fuzz
+
+bench: all
+	@cmake --build build --target bench -j $(JOBS)
+
+lint:
+	@tools/lint
+
+format:
+	@git ls-files 'src/*.c' 'src/*.h' 'tests/*.c' 'tests/*.h' 'bench/*.c' | xargs clang-format -i
+
+docs: all
+	@tools/make_docs
+
+clean:
+	rm -rf build build-*

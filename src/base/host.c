@@ -1,0 +1,87 @@
+#include "base/host.h"
+
+#include <limits.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* First line of a small system file; returns 0 when it cannot be read. */
+static int read_line(const char *path, char *line, int line_bytes) {
+    FILE *f = fopen(path, "re");
+    if (f == NULL) return 0;
+    int ok = fgets(line, line_bytes, f) != NULL;
+    fclose(f);
+    return ok;
+}
+
+/* Whole CPUs of the cgroup quota, rounded up; INT_MAX when there is none. */
+static int quota_cpus(void) {
+    char line[128];
+    long long quota = -1, period = 100000;
+    if (read_line("/sys/fs/cgroup/cpu.max", line, sizeof line)) {
+        if (sscanf(line, "%lld %lld", &quota, &period) != 2) return INT_MAX; /* "max 100000" */
+    } else if (read_line("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", line, sizeof line)) {
+        quota = atoll(line);
+        if (read_line("/sys/fs/cgroup/cpu/cpu.cfs_period_us", line, sizeof line)) period = atoll(line);
+    }
+    if (quota <= 0 || period <= 0) return INT_MAX;
+    long long whole = (quota + period - 1) / period;
+    return whole < INT_MAX ? (int)whole : INT_MAX;
+}
+
+int fw_host_cpus(int *cpus, int cpu_cap) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    int n = 0, limit = quota_cpus();
+    if (limit > cpu_cap) limit = cpu_cap;
+    if (sched_getaffinity(0, sizeof set, &set) == 0)
+        for (int cpu = 0; cpu < CPU_SETSIZE && n < limit; cpu++)
+            if (CPU_ISSET((size_t)cpu, &set)) cpus[n++] = cpu;
+    if (n == 0) cpus[n++] = 0;
+    return n;
+}
+
+/* "Key:   123 kB" in a /proc file, as bytes; 0 when absent. */
+static uint64_t proc_kb(const char *path, const char *key) {
+    FILE *f = fopen(path, "re");
+    if (f == NULL) return 0;
+    char line[256];
+    uint64_t value = 0;
+    size_t key_bytes = strlen(key);
+    while (value == 0 && fgets(line, sizeof line, f) != NULL)
+        if (strncmp(line, key, key_bytes) == 0 && line[key_bytes] == ':') value = strtoull(line + key_bytes + 1, NULL, 10) * 1024;
+    fclose(f);
+    return value;
+}
+
+static uint64_t read_number(const char *path) {
+    char line[64];
+    if (!read_line(path, line, sizeof line) || line[0] < '0' || line[0] > '9') return 0;
+    return strtoull(line, NULL, 10);
+}
+
+uint64_t fw_host_memory_available(void) {
+    uint64_t available = proc_kb("/proc/meminfo", "MemAvailable");
+    uint64_t limit = read_number("/sys/fs/cgroup/memory.max"), used = read_number("/sys/fs/cgroup/memory.current");
+    if (limit == 0) {
+        limit = read_number("/sys/fs/cgroup/memory/memory.limit_in_bytes");
+        used = read_number("/sys/fs/cgroup/memory/memory.usage_in_bytes");
+    }
+    if (limit != 0) {
+        uint64_t left = limit > used ? limit - used : 0;
+        if (left < available) available = left;
+    }
+    return available;
+}
+
+uint64_t fw_host_resident_bytes(void) { return proc_kb("/proc/self/status", "VmRSS"); }
+uint64_t fw_host_peak_resident_bytes(void) { return proc_kb("/proc/self/status", "VmHWM"); }
+
+uint64_t fw_host_now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}

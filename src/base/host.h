@@ -1,0 +1,21 @@
+/* What this machine offers this process: cores, memory, time. Limits of the container count: CPU
+ * affinity, cgroup CPU quota and cgroup memory limit (v1 and v2). */
+#ifndef FW_BASE_HOST_H
+#define FW_BASE_HOST_H
+
+#include "base/status.h"
+
+#include <stdint.h>
+
+/* CPU numbers this process may run on, at most cpu_cap of them; returns how many (at least 1).
+ * A cgroup quota below the affinity count shortens the list. */
+int fw_host_cpus(int *cpus, int cpu_cap);
+/* Memory that could still be taken: MemAvailable, or what the cgroup leaves if that is less. */
+uint64_t fw_host_memory_available(void);
+/* Resident memory of this process now, and the most it ever had. */
+uint64_t fw_host_resident_bytes(void);
+uint64_t fw_host_peak_resident_bytes(void);
+/* Monotonic, nanoseconds. */
+uint64_t fw_host_now_ns(void);
+
+#endif

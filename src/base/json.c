@@ -1,0 +1,136 @@
+#include "base/json.h"
+
+#include "base/alloc.h"
+#include "base/file.h"
+
+#include <pthread.h>
+#include <string.h>
+
+static pthread_once_t hooks_once = PTHREAD_ONCE_INIT;
+static void install_hooks(void) { json_set_alloc_funcs(fw_alloc_raw, fw_free); }
+
+/* jansson reports positions inside the text it was given; `where` starts at first_line. */
+fw_status fw_json_parse(json_t **out, const char *text, size_t text_bytes, const char *where, size_t first_line) {
+    pthread_once(&hooks_once, install_hooks);
+    *out = NULL;
+    if (text_bytes >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) {
+        text += 3;
+        text_bytes -= 3;
+    }
+    json_error_t error;
+    json_t *value = json_loadb(text, text_bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &error);
+    if (value == NULL) {
+        /* An allocation that failed inside jansson often comes back without a code. */
+        enum json_error_code code = json_error_code(&error);
+        if (code == json_error_out_of_memory || code == json_error_unknown)
+            return fw_fail(FW_ERR_NOMEM, "out of memory while reading %s", where);
+        return fw_fail(FW_ERR_INPUT, "%s:%zu:%d: not valid JSON: %s", where, first_line + (size_t)(error.line > 0 ? error.line - 1 : 0),
+                       error.column, error.text);
+    }
+    *out = value;
+    return FW_OK;
+}
+
+fw_status fw_json_load(json_t **out, const char *path, size_t limit_bytes) {
+    *out = NULL;
+    fw_strbuf text = {0};
+    fw_status status;
+    FW_TRY_OR(fw_file_read(&text, path, limit_bytes), done);
+    FW_TRY_OR(fw_json_parse(out, fw_strbuf_text(&text), text.len_bytes, path, 1), done);
+done:
+    fw_strbuf_fini(&text);
+    return status;
+}
+
+static const char *type_name(const json_t *value) {
+    switch (json_typeof(value)) {
+    case JSON_OBJECT: return "an object";
+    case JSON_ARRAY: return "an array";
+    case JSON_STRING: return "a string";
+    case JSON_INTEGER: return "an integer";
+    case JSON_REAL: return "a fraction";
+    case JSON_TRUE: return "true";
+    case JSON_FALSE: return "false";
+    case JSON_NULL: return "null";
+    }
+    return "unknown";
+}
+
+/* The value, or NULL when it is missing or null. */
+static json_t *find(const json_t *object, const char *key) {
+    json_t *value = json_object_get(object, key);
+    return value == NULL || json_is_null(value) ? NULL : value;
+}
+
+fw_status fw_json_get_int(int64_t *out, const json_t *object, const char *key, int64_t fallback, int64_t min,
+                          int64_t max, const char *where) {
+    *out = fallback;
+    const json_t *value = find(object, key);
+    if (value == NULL) return FW_OK;
+    if (!json_is_integer(value))
+        return fw_fail(FW_ERR_INPUT, "%s: \"%s\" is %s; an integer is needed", where, key, type_name(value));
+    int64_t number = json_integer_value(value);
+    if (number < min || number > max)
+        return fw_fail(FW_ERR_INPUT, "%s: \"%s\" is %lld; it must be from %lld to %lld", where, key, (long long)number,
+                       (long long)min, (long long)max);
+    *out = number;
+    return FW_OK;
+}
+
+fw_status fw_json_need_int(int64_t *out, const json_t *object, const char *key, int64_t min, int64_t max,
+                           const char *where) {
+    if (find(object, key) == NULL) return fw_fail(FW_ERR_INPUT, "%s: \"%s\" is missing", where, key);
+    return fw_json_get_int(out, object, key, 0, min, max, where);
+}
+
+fw_status fw_json_get_double(double *out, const json_t *object, const char *key, double fallback, double min,
+                             double max, const char *where) {
+    *out = fallback;
+    const json_t *value = find(object, key);
+    if (value == NULL) return FW_OK;
+    if (!json_is_number(value))
+        return fw_fail(FW_ERR_INPUT, "%s: \"%s\" is %s; a number is needed", where, key, type_name(value));
+    double number = json_number_value(value);
+    if (!(number >= min && number <= max))
+        return fw_fail(FW_ERR_INPUT, "%s: \"%s\" is %g; it must be from %g to %g", where, key, number, min, max);
+    *out = number;
+    return FW_OK;
+}
+
+fw_status fw_json_get_bool(bool *out, const json_t *object, const char *key, bool fallback, const char *where) {
+    *out = fallback;
+    const json_t *value = find(object, key);
+    if (value == NULL) return FW_OK;
+    if (!json_is_boolean(value))
+        return fw_fail(FW_ERR_INPUT, "%s: \"%s\" is %s; true or false is needed", where, key, type_name(value));
+    *out = json_is_true(value);
+    return FW_OK;
+}
+
+fw_status fw_json_get_string(const char **out, const json_t *object, const char *key, const char *fallback,
+                             const char *where) {
+    *out = fallback;
+    const json_t *value = find(object, key);
+    if (value == NULL) return FW_OK;
+    if (!json_is_string(value))
+        return fw_fail(FW_ERR_INPUT, "%s: \"%s\" is %s; a string is needed", where, key, type_name(value));
+    if (strlen(json_string_value(value)) != json_string_length(value))
+        return fw_fail(FW_ERR_INPUT, "%s: \"%s\" has a zero byte in it", where, key);
+    *out = json_string_value(value);
+    return FW_OK;
+}
+
+fw_status fw_json_save(const json_t *value, const char *path) {
+    pthread_once(&hooks_once, install_hooks);
+    char *text = json_dumps(value, JSON_INDENT(2) | JSON_ENCODE_ANY);
+    if (text == NULL) return fw_fail(FW_ERR_NOMEM, "out of memory while writing %s", path);
+    fw_strbuf s = {0};
+    fw_status status;
+    FW_TRY_OR(fw_strbuf_puts(&s, text), done);
+    FW_TRY_OR(fw_strbuf_putc(&s, '\n'), done);
+    FW_TRY_OR(fw_file_write(path, s.data, s.len_bytes), done);
+done:
+    fw_free(text);
+    fw_strbuf_fini(&s);
+    return status;
+}

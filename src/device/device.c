@@ -1,0 +1,63 @@
+#include "device/device.h"
+
+#include "device/device_kinds.h"
+
+#include <string.h>
+
+fw_status fw_device_create(fw_device **out, const char *name, fw_threads *threads) {
+    *out = NULL;
+    fw_device *d = NULL;
+    if (strcmp(name, "ref") == 0) FW_TRY(fw_device_create_ref(&d, threads));
+    else if (strcmp(name, "cpu") == 0 || strcmp(name, "auto") == 0) FW_TRY(fw_device_create_cpu(&d, threads));
+    else return fw_fail(FW_ERR_OPTION, "--device %s is not known; choose cpu, ref or auto", name);
+    fw_status status = fw_device_check_complete(d);
+    if (status != FW_OK) {
+        fw_device_destroy(d);
+        return status;
+    }
+    *out = d;
+    return FW_OK;
+}
+
+void fw_device_destroy(fw_device *d) {
+    if (d != NULL) d->ops->destroy(d);
+}
+
+fw_status fw_device_alloc(fw_device *d, void **out, size_t bytes, const char *what) {
+    *out = NULL;
+    if (d->frozen)
+        return fw_fail(FW_ERR_FIT, "%s asks for %zu bytes after the plan was frozen: the memory plan misses it", what, bytes);
+    fw_status status = d->ops->alloc(d, out, bytes);
+    if (status != FW_OK) return fw_fail_context(status, "%s (%zu bytes): ", what, bytes);
+    d->allocated_bytes += bytes;
+    if (d->allocated_bytes > d->peak_bytes) d->peak_bytes = d->allocated_bytes;
+    return FW_OK;
+}
+
+void fw_device_free(fw_device *d, void *block, size_t bytes) {
+    if (block == NULL) return;
+    d->ops->free(d, block, bytes);
+    d->allocated_bytes -= bytes;
+}
+
+fw_status fw_device_reserve(fw_device *d, const fw_device_limits *limits) {
+    size_t bytes = 0;
+    FW_TRY(d->ops->reserve(d, limits, 0, &bytes));
+    d->allocated_bytes += bytes;
+    if (d->allocated_bytes > d->peak_bytes) d->peak_bytes = d->allocated_bytes;
+    return FW_OK;
+}
+
+fw_status fw_device_scratch_bytes(fw_device *d, const fw_device_limits *limits, size_t *bytes) {
+    return d->ops->reserve(d, limits, 1, bytes);
+}
+
+void fw_device_freeze(fw_device *d) { d->frozen = 1; }
+
+fw_status fw_device_check_complete(const fw_device *d) {
+#define FW_OP(name, parameters, arguments)                                                                             \
+    if (d->ops->name == NULL) return fw_fail(FW_ERR_INTERNAL, "device %s lacks the operation %s", d->name, #name);
+#include "device/ops.def"
+#undef FW_OP
+    return FW_OK;
+}

@@ -1,0 +1,125 @@
+/* The contract of a device: memory, and the operations a transformer's training step is made of.
+ *
+ * A model calls the inline functions below (fw_rmsnorm_forward(d, ...)); each goes through the device's
+ * vtable. An operation is issued in order on the device's compute stream; on the CPU it is done when it
+ * returns. All pointers are device memory unless said otherwise, row-major, and do not overlap unless said
+ * otherwise. Sizes are element counts. Any N >= 0 is allowed; N = 0 does nothing (sums get nothing added).
+ *
+ * Legend: N rows (tokens), C hidden, H query heads, K key/value heads (H % K == 0), D head size,
+ * E = D / 2, G rows in a group, F feed-forward, V vocabulary, I inputs, O outputs, P positions.
+ * `t` is the compute type, FW_F32 or FW_BF16; `void *` tensors have it. Gradients of weights, statistics and
+ * losses are fp32. Every sum over rows or columns is carried in fp32 or better, whatever `t` is, in an order
+ * that depends on the shape alone, so equal calls give equal bits.
+ *
+ * embedding_forward       y[n] = w[id[n]]                               ids must be in 0..V-1 (checked by callers)
+ * embedding_backward      dw[id[n]] += dy[n], in order of n
+ * rmsnorm_forward         y = w * x * rstd,  rstd = 1 / sqrt(mean(x^2) + eps)
+ *                         Row (n, g) of x starts at x + n * x_stride + g * C: with G = 1 a plain norm over C
+ *                         (x_stride >= C), with G = heads the norm of every head of packed queries or keys.
+ *                         y may be x. Zhang, Sennrich 2019. The multiplication by w happens after rounding
+ *                         x * rstd to t, as Hugging Face models do.
+ * rmsnorm_backward        dx = dx_add + rstd * (w*dy - xhat * mean(w*dy*xhat)),  dw += sum over rows dy * xhat,
+ *                         xhat = x * rstd. dx_add (layout of dx) may be NULL or equal dx; dx may be dy.
+ * rope                    rotates, in place, the pairs (x[e], x[e + D/2]) of every head by the angle of its
+ *                         position: a' = a cos - b sin, b' = b cos + a sin; direction -1 rotates back, which is
+ *                         the gradient. Row (n, g) at x + n * x_stride + g * D. Tables are fp32 [P, D/2]. Su 2021.
+ * matmul_forward          y = x w^T + b       b may be NULL; y has type t_y (t or FW_F32)
+ * matmul_backward_input   dx = dy w
+ * matmul_backward_weight  dw += dy^T x        accumulated in fp32, in place
+ * bias_backward           db += sum over rows of dy
+ * swiglu_forward          h = silu(gate) * up,  silu(x) = x / (1 + exp(-x)); a row of gu is [gate F | up F]
+ * swiglu_backward         dgu from dh and gu; dgu may be gu
+ * add                     y = a + b; y may be a or b
+ * attention_forward       o = softmax(scale * q k^T) v for query n at key position q_offset + n, over the keys
+ *                         first[n] .. q_offset + n. That gives causal attention (first NULL means 0) where packed
+ *                         documents do not see each other. Query head h uses key/value head h / (H / K).
+ *                         q row n at q + n * q_stride, k and v row at + n * kv_stride (both point into one packed
+ *                         projection as a rule); o is [N, H, D] and lse [N, H] = log of the softmax denominator
+ *                         (natural, maximum included); lse may be NULL. There are q_offset + N keys.
+ *                         first must not decrease and first[n] <= q_offset + n. No N x N matrix is stored.
+ * attention_backward      dq, dk, dv (written, not added) from do, with q_offset = 0
+ * cross_entropy           loss[n] = log(sum exp(logits[n])) - logits[n][label[n]];
+ *                         dlogits = scale * (softmax - onehot), skipped when dlogits is NULL.
+ *                         labels must be in 0..V-1; rows without a target are not passed. dlogits has type t
+ *                         and may share memory with logits only when t is FW_F32.
+ * gather_rows             y[i] = x[row[i]]
+ * scatter_rows            y = 0, then y[row[i]] = x[i]; rows are distinct
+ * adamw                   Loshchilov, Hutter 2019, decoupled decay, on g' = g * grad_scale:
+ *                           m = b1 m + (1 - b1) g';  v = b2 v + (1 - b2) g'^2
+ *                           w = w - lr * (weight_decay * w + (m / (1 - b1^step)) / (sqrt(v / (1 - b2^step)) + eps))
+ *                         then w_compute = round(w) to type t when it is not NULL, and g = 0.
+ * sum_squares             *out (host memory) = sum x^2, summed in fp64 by blocks of fixed size; waits for the device
+ * scale                   x = x * factor
+ * cast                    y = x in another type (fp32, bf16, fp16), n elements
+ * zero, copy              bytes; copy is between any of host and device memory and waits for the device
+ */
+#ifndef FW_DEVICE_DEVICE_H
+#define FW_DEVICE_DEVICE_H
+
+#include "base/dtype.h"
+#include "base/status.h"
+#include "base/threads.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct fw_device fw_device;
+
+typedef struct fw_adamw_options {
+    float learning_rate, beta1, beta2, epsilon, weight_decay;
+    float grad_scale;  /* the clipping factor; 1 when not clipped */
+    int64_t step;      /* 1 for the first update */
+} fw_adamw_options;
+
+/* The largest shapes a run will use: scratch memory is sized from them once, before the first step. */
+typedef struct fw_device_limits {
+    int64_t N;           /* rows of the largest micro-batch or chunk */
+    int64_t matmul_dim;  /* largest I or O of a matrix product */
+    int64_t H, K, D;     /* attention heads and head size */
+} fw_device_limits;
+
+typedef struct fw_device_ops {
+#define FW_OP(name, parameters, arguments) fw_status(*name) FW_OP_PARAMETERS parameters;
+#define FW_OP_PARAMETERS(...) (fw_device * d, __VA_ARGS__)
+#include "device/ops.def"
+#undef FW_OP
+#undef FW_OP_PARAMETERS
+    /* Memory for planned arenas: 64-byte aligned, zeroed. free takes NULL. */
+    fw_status (*alloc)(fw_device *d, void **out, size_t bytes);
+    void (*free)(fw_device *d, void *block, size_t bytes);
+    /* Make scratch for shapes up to `limits`; *bytes is what it takes. With `dry` only tells. */
+    fw_status (*reserve)(fw_device *d, const fw_device_limits *limits, int dry, size_t *bytes);
+    void (*destroy)(fw_device *d);
+} fw_device_ops;
+
+struct fw_device {
+    const fw_device_ops *ops;
+    const char *name;     /* "ref", "cpu" */
+    char description[160]; /* what computes: "cpu: AVX-512, fp32 products by oneDNN 2.6.3, 1 thread" */
+    fw_threads *threads;  /* borrowed; NULL: one thread */
+    size_t allocated_bytes, peak_bytes; /* planned memory and scratch now, and the most ever */
+    int frozen;           /* after fw_device_freeze an alloc is an error */
+};
+
+/* name: "ref", "cpu" or "auto". The pool is borrowed until destroy. Errors: FW_ERR_OPTION (unknown name). */
+fw_status fw_device_create(fw_device **out, const char *name, fw_threads *threads);
+void fw_device_destroy(fw_device *d);
+/* Errors: FW_ERR_FIT after fw_device_freeze; FW_ERR_NOMEM. `what` names the memory in messages. */
+fw_status fw_device_alloc(fw_device *d, void **out, size_t bytes, const char *what);
+void fw_device_free(fw_device *d, void *block, size_t bytes);
+fw_status fw_device_reserve(fw_device *d, const fw_device_limits *limits);
+fw_status fw_device_scratch_bytes(fw_device *d, const fw_device_limits *limits, size_t *bytes);
+void fw_device_freeze(fw_device *d);
+/* FW_ERR_INTERNAL naming the first operation the vtable lacks. */
+fw_status fw_device_check_complete(const fw_device *d);
+
+#define FW_OP_PARAMETERS(...) (fw_device * d, __VA_ARGS__)
+#define FW_OP_ARGUMENTS(...) (d, __VA_ARGS__)
+#define FW_OP(name, parameters, arguments)                                                                             \
+    static inline fw_status fw_##name FW_OP_PARAMETERS parameters { return d->ops->name FW_OP_ARGUMENTS arguments; }
+#include "device/ops.def"
+#undef FW_OP
+#undef FW_OP_PARAMETERS
+#undef FW_OP_ARGUMENTS
+
+#endif
