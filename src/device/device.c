@@ -55,8 +55,8 @@ fw_status fw_device_scratch_bytes(fw_device *d, const fw_device_limits *limits, 
 void fw_device_freeze(fw_device *d) { d->frozen = 1; }
 
 fw_status fw_device_check_complete(const fw_device *d) {
-#define FW_OP(name, parameters, arguments)                                                                             \
-    if (d->ops->name == NULL) return fw_fail(FW_ERR_INTERNAL, "device %s lacks the operation %s", d->name, #name);
+#define FW_OP(op, parameters, arguments)                                                                               \
+    if (d->ops->op == NULL) return fw_fail(FW_ERR_INTERNAL, "device %s lacks the operation %s", d->name, #op);
 #include "device/ops.def"
 #undef FW_OP
     return FW_OK;
