@@ -50,4 +50,16 @@ fw_status fw_strdup(char **out, const char *text) { return fw_strndup(out, text,
 
 void fw_free(void *block) { free(block); }
 
-void *fw_alloc_raw(size_t bytes) { return must_fail() ? NULL : malloc(bytes ? bytes : 1); }
+static _Thread_local int raw_failed;
+
+void *fw_alloc_raw(size_t bytes) {
+    void *block = must_fail() ? NULL : malloc(bytes ? bytes : 1);
+    if (block == NULL) raw_failed = 1;
+    return block;
+}
+
+int fw_alloc_raw_failed(void) {
+    int failed = raw_failed;
+    raw_failed = 0;
+    return failed;
+}

@@ -27,8 +27,11 @@ fw_status fw_strndup(char **out, const char *text, size_t text_bytes);
 /* Takes NULL. */
 void fw_free(void *block);
 
-/* Plain forms for libraries that want malloc-like hooks: NULL on failure, no trail. */
+/* Plain form for libraries that want a malloc-like hook: NULL on failure, no trail.
+ * Some libraries report a failed allocation as something else (jansson: a syntax error), so the failure is
+ * remembered per thread: fw_alloc_raw_failed says whether one happened since it was last asked. */
 void *fw_alloc_raw(size_t bytes);
+int fw_alloc_raw_failed(void);
 
 /* Tests: the n-th allocation from now (1 = the next) fails, once; 0 switches it off.
  * fw_alloc_count: allocations since the last call of fw_alloc_fail_at. Process-wide. */

@@ -29,7 +29,8 @@ static fw_status write_all(int fd, const char *path, const uint8_t *bytes, size_
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) {
             return fw_fail(FW_ERR_IO, "writing %s: %s%s", path, strerror(errno),
-                           errno == ENOSPC || errno == EDQUOT ? "; free some space or choose another --output_dir" : "");
+                           errno == ENOSPC || errno == EDQUOT ? "; free some space or choose another --output_dir"
+                                                              : "");
         }
         bytes += n;
         n_bytes -= (size_t)n;
@@ -42,7 +43,8 @@ static fw_status open_input(int *fd, struct stat *info, const char *path) {
     if (*fd < 0) return fw_fail(FW_ERR_INPUT, "cannot open %s: %s", path, strerror(errno));
     if (fstat(*fd, info) != 0 || !S_ISREG(info->st_mode)) {
         close(*fd);
-        return fw_fail(FW_ERR_INPUT, "cannot read %s: %s", path, S_ISDIR(info->st_mode) ? "it is a folder" : "it is not a plain file");
+        return fw_fail(FW_ERR_INPUT, "cannot read %s: %s", path,
+                       S_ISDIR(info->st_mode) ? "it is a folder" : "it is not a plain file");
     }
     return FW_OK;
 }
@@ -84,7 +86,8 @@ fw_status fw_file_read(fw_strbuf *out, const char *path, size_t limit_bytes) {
     FW_TRY(open_input(&fd, &info, path));
     fw_status status = FW_OK;
     if ((uint64_t)info.st_size > limit_bytes) {
-        status = fw_fail(FW_ERR_INPUT, "%s has %lld bytes; at most %zu are expected here", path, (long long)info.st_size, limit_bytes);
+        status = fw_fail(FW_ERR_INPUT, "%s has %lld bytes; at most %zu are expected here", path,
+                         (long long)info.st_size, limit_bytes);
         goto done;
     }
     FW_TRY_OR(fw_strbuf_reserve(out, (size_t)info.st_size), done);
@@ -164,7 +167,8 @@ static int remove_tree(int parent, const char *name) {
     }
     int result = 0;
     for (struct dirent *entry; result == 0 && (entry = readdir(dir)) != NULL;)
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0) result = remove_tree(fd, entry->d_name);
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            result = remove_tree(fd, entry->d_name);
     closedir(dir);
     return result == 0 ? unlinkat(parent, name, AT_REMOVEDIR) : result;
 }
@@ -238,7 +242,8 @@ done:
 
 fw_status fw_disk_free(uint64_t *bytes, const char *path) {
     struct statvfs info;
-    if (statvfs(path, &info) != 0) return fw_fail(FW_ERR_IO, "cannot ask for free space at %s: %s", path, strerror(errno));
+    if (statvfs(path, &info) != 0)
+        return fw_fail(FW_ERR_IO, "cannot ask for free space at %s: %s", path, strerror(errno));
     *bytes = (uint64_t)info.f_bavail * info.f_frsize;
     return FW_OK;
 }

@@ -52,7 +52,8 @@ static uint64_t proc_kb(const char *path, const char *key) {
     uint64_t value = 0;
     size_t key_bytes = strlen(key);
     while (value == 0 && fgets(line, sizeof line, f) != NULL)
-        if (strncmp(line, key, key_bytes) == 0 && line[key_bytes] == ':') value = strtoull(line + key_bytes + 1, NULL, 10) * 1024;
+        if (strncmp(line, key, key_bytes) == 0 && line[key_bytes] == ':')
+            value = strtoull(line + key_bytes + 1, NULL, 10) * 1024;
     fclose(f);
     return value;
 }

@@ -17,15 +17,13 @@ fw_status fw_json_parse(json_t **out, const char *text, size_t text_bytes, const
         text += 3;
         text_bytes -= 3;
     }
+    fw_alloc_raw_failed(); /* forget earlier failures */
     json_error_t error;
     json_t *value = json_loadb(text, text_bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &error);
     if (value == NULL) {
-        /* An allocation that failed inside jansson often comes back without a code. */
-        enum json_error_code code = json_error_code(&error);
-        if (code == json_error_out_of_memory || code == json_error_unknown)
-            return fw_fail(FW_ERR_NOMEM, "out of memory while reading %s", where);
-        return fw_fail(FW_ERR_INPUT, "%s:%zu:%d: not valid JSON: %s", where, first_line + (size_t)(error.line > 0 ? error.line - 1 : 0),
-                       error.column, error.text);
+        if (fw_alloc_raw_failed()) return fw_fail(FW_ERR_NOMEM, "out of memory while reading %s", where);
+        return fw_fail(FW_ERR_INPUT, "%s:%zu:%d: not valid JSON: %s", where,
+                       first_line + (size_t)(error.line > 0 ? error.line - 1 : 0), error.column, error.text);
     }
     *out = value;
     return FW_OK;

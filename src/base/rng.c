@@ -9,9 +9,7 @@ static uint64_t mix(uint64_t z) {
     return z ^ (z >> 31);
 }
 
-uint64_t fw_rng_bits(uint64_t seed, uint64_t stream, uint64_t index) {
-    return mix(mix(mix(seed) ^ stream) ^ index);
-}
+uint64_t fw_rng_bits(uint64_t seed, uint64_t stream, uint64_t index) { return mix(mix(mix(seed) ^ stream) ^ index); }
 
 double fw_rng_uniform(uint64_t seed, uint64_t stream, uint64_t index) {
     return (double)(fw_rng_bits(seed, stream, index) >> 11) * 0x1p-53;

@@ -16,7 +16,7 @@ struct fw_threads {
     struct worker {
         fw_threads *pool;
         int index;
-    } *worker;
+    } * worker;
     pthread_mutex_t lock;
     pthread_cond_t wake, finished;
     _Atomic uint64_t round; /* goes up by one for each run; UINT64_MAX: stop */
@@ -126,7 +126,8 @@ void fw_threads_run(fw_threads *pool, fw_threads_fn fn, void *context) {
     for (int spin = 0; spin < SPINS_BEFORE_SLEEP; spin++)
         if (atomic_load_explicit(&pool->busy_n, memory_order_acquire) == 0) return;
     pthread_mutex_lock(&pool->lock);
-    while (atomic_load_explicit(&pool->busy_n, memory_order_acquire) != 0) pthread_cond_wait(&pool->finished, &pool->lock);
+    while (atomic_load_explicit(&pool->busy_n, memory_order_acquire) != 0)
+        pthread_cond_wait(&pool->finished, &pool->lock);
     pthread_mutex_unlock(&pool->lock);
 }
 

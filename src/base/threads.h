@@ -16,7 +16,7 @@ typedef void (*fw_threads_fn)(void *context, int index, int thread_n);
 /* cpus: one CPU number per thread to pin to, or NULL for no pinning. thread_n >= 1. */
 fw_status fw_threads_create(fw_threads **out, int thread_n, const int *cpus);
 void fw_threads_destroy(fw_threads *pool);
-int fw_threads_n(const fw_threads *pool); /* NULL pool: 1 */
+int fw_threads_n(const fw_threads *pool);                               /* NULL pool: 1 */
 void fw_threads_run(fw_threads *pool, fw_threads_fn fn, void *context); /* NULL pool: calls fn(context, 0, 1) */
 
 /* The part of 0..total that thread index of n takes: contiguous, in multiples of `grain` but for the end. */

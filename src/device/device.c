@@ -7,9 +7,12 @@
 fw_status fw_device_create(fw_device **out, const char *name, fw_threads *threads) {
     *out = NULL;
     fw_device *d = NULL;
-    if (strcmp(name, "ref") == 0) FW_TRY(fw_device_create_ref(&d, threads));
-    else if (strcmp(name, "cpu") == 0 || strcmp(name, "auto") == 0) FW_TRY(fw_device_create_cpu(&d, threads));
-    else return fw_fail(FW_ERR_OPTION, "--device %s is not known; choose cpu, ref or auto", name);
+    if (strcmp(name, "ref") == 0)
+        FW_TRY(fw_device_create_ref(&d, threads));
+    else if (strcmp(name, "cpu") == 0 || strcmp(name, "auto") == 0)
+        FW_TRY(fw_device_create_cpu(&d, threads));
+    else
+        return fw_fail(FW_ERR_OPTION, "--device %s is not known; choose cpu, ref or auto", name);
     fw_status status = fw_device_check_complete(d);
     if (status != FW_OK) {
         fw_device_destroy(d);
@@ -26,7 +29,8 @@ void fw_device_destroy(fw_device *d) {
 fw_status fw_device_alloc(fw_device *d, void **out, size_t bytes, const char *what) {
     *out = NULL;
     if (d->frozen)
-        return fw_fail(FW_ERR_FIT, "%s asks for %zu bytes after the plan was frozen: the memory plan misses it", what, bytes);
+        return fw_fail(FW_ERR_FIT, "%s asks for %zu bytes after the plan was frozen: the memory plan misses it", what,
+                       bytes);
     fw_status status = d->ops->alloc(d, out, bytes);
     if (status != FW_OK) return fw_fail_context(status, "%s (%zu bytes): ", what, bytes);
     d->allocated_bytes += bytes;

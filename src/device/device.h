@@ -67,15 +67,15 @@ typedef struct fw_device fw_device;
 
 typedef struct fw_adamw_options {
     float learning_rate, beta1, beta2, epsilon, weight_decay;
-    float grad_scale;  /* the clipping factor; 1 when not clipped */
-    int64_t step;      /* 1 for the first update */
+    float grad_scale; /* the clipping factor; 1 when not clipped */
+    int64_t step;     /* 1 for the first update */
 } fw_adamw_options;
 
 /* The largest shapes a run will use: scratch memory is sized from them once, before the first step. */
 typedef struct fw_device_limits {
-    int64_t N;           /* rows of the largest micro-batch or chunk */
-    int64_t matmul_dim;  /* largest I or O of a matrix product */
-    int64_t H, K, D;     /* attention heads and head size */
+    int64_t N;          /* rows of the largest micro-batch or chunk */
+    int64_t matmul_dim; /* largest I or O of a matrix product */
+    int64_t H, K, D;    /* attention heads and head size */
 } fw_device_limits;
 
 typedef struct fw_device_ops {
@@ -94,11 +94,11 @@ typedef struct fw_device_ops {
 
 struct fw_device {
     const fw_device_ops *ops;
-    const char *name;     /* "ref", "cpu" */
-    char description[160]; /* what computes: "cpu: AVX-512, fp32 products by oneDNN 2.6.3, 1 thread" */
-    fw_threads *threads;  /* borrowed; NULL: one thread */
+    const char *name;                   /* "ref", "cpu" */
+    char description[160];              /* what computes: "cpu: AVX-512, fp32 products by oneDNN 2.6.3, 1 thread" */
+    fw_threads *threads;                /* borrowed; NULL: one thread */
     size_t allocated_bytes, peak_bytes; /* planned memory and scratch now, and the most ever */
-    int frozen;           /* after fw_device_freeze an alloc is an error */
+    int frozen;                         /* after fw_device_freeze an alloc is an error */
 };
 
 /* name: "ref", "cpu" or "auto". The pool is borrowed until destroy. Errors: FW_ERR_OPTION (unknown name). */
