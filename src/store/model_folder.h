@@ -1,0 +1,40 @@
+/* The weights of a Hugging Face model folder, found by name, read where needed.
+ *
+ *   DIR/model.safetensors, or DIR/model.safetensors.index.json with its shards
+ *
+ * Files are mapped: opening and checking touch headers only, reading touches the pages of the range asked for and
+ * gives them back, so that a rank's resident memory grows by what it keeps and nothing else. */
+#ifndef FW_STORE_MODEL_FOLDER_H
+#define FW_STORE_MODEL_FOLDER_H
+
+#include "model/param_table.h"
+#include "store/safetensors.h"
+
+typedef struct fw_model_folder {
+    char *dir;
+    fw_safetensors *shard;
+    size_t shard_n;
+} fw_model_folder;
+
+/* Errors (FW_ERR_INPUT): no weights; only pytorch_model.bin or other pickles (named, with what converts them);
+ * a shard of the index is missing; a tensor is not in the shard that the index names; anything wrong with a file. */
+fw_status fw_model_folder_open(fw_model_folder *out, const char *dir);
+void fw_model_folder_close(fw_model_folder *folder);
+
+/* The tensor and the file it is in; NULL when there is none of that name. */
+const fw_stored_tensor *fw_model_folder_find(const fw_model_folder *folder, const char *name,
+                                             const fw_safetensors **file);
+
+/* Compare names and shapes with the table, before data is read. Errors (FW_ERR_INPUT): a parameter is missing or
+ * has another shape (names tensor, shape found, shape asked for and the config keys that give it) or a dtype that
+ * is not F32, BF16 or F16; a tensor that the model does not have. Accepted extras: rotary tables ("*.inv_freq")
+ * and the head of a tied model, when it has the embedding's shape. */
+fw_status fw_model_folder_check(const fw_model_folder *folder, const fw_param_table *table,
+                                const fw_model_config *config);
+
+/* out[0, count_n) = elements [first_n, first_n + count_n) of a unit's flat range, as fp32; padding is 0.
+ * The folder must have passed fw_model_folder_check. */
+fw_status fw_model_folder_read(const fw_model_folder *folder, const fw_param_table *table, int32_t unit,
+                               int64_t first_n, int64_t count_n, float *out);
+
+#endif
