@@ -19,27 +19,44 @@
 
 typedef struct fw_comm fw_comm;
 
-/* Where this process stands, from the launcher's environment. */
+enum { FW_COMM_MAX_WORLD = 64, FW_COMM_SECRET_BYTES = 64, FW_COMM_EXCHANGE_BYTES = 4096 };
+
+/* Where this process stands, from the launcher's environment. A time of 0 means its default. */
 typedef struct fw_comm_options {
     int rank, world;
     int local_rank, local_world; /* on this host */
     char master_address[256];
     int master_port;
-    double timeout_s;
+    double timeout_s;         /* a rank that is alive but does not come (ddp_timeout); default 1800 */
+    double connect_timeout_s; /* meeting the others at the start; default 60 */
+    double heartbeat_s;       /* a rank that gives no sign of life at all counts as lost; default 60 */
+    char secret[FW_COMM_SECRET_BYTES]; /* the job's secret, zero-terminated; "": derived from the address */
+    int listen_fd;    /* rank 0: a socket that listens already, given by our launcher; 0 or less: none */
+    int port_tries;   /* how many ports from master_port on may be the meeting point; 0 counts as 1 */
+    int own_launcher; /* started by fw_launch: the launcher, too, says how a rank ended */
 } fw_comm_options;
 
-/* Read RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT. *found = 0 and a world of 1
- * when none is set. Errors: FW_ERR_OPTION when only some are set, or a value makes no sense (by name). */
+/* Read RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, and from our own launcher
+ * FINEWIRE_JOB_SECRET and FINEWIRE_LISTEN_FD. LOCAL_* may be missing: then all ranks are on this host.
+ * *found = 0 and a world of 1 when none is set. Under a foreign launcher (no FINEWIRE_JOB_SECRET) ranks know each
+ * other by MASTER_ADDR, MASTER_PORT and WORLD_SIZE only; own_launcher is 0 then, so that the caller can say so.
+ * Under torchrun, whose agent itself listens at MASTER_PORT (TORCHELASTIC_USE_AGENT_STORE), the ports after it
+ * are used. Errors: FW_ERR_OPTION when only some are set, or a value makes no sense (by name). */
 fw_status fw_comm_options_from_environment(fw_comm_options *out, int *found);
 
 /* Meet the other ranks: rank 0 listens at master_address:master_port, all agree on world size and transport.
- * Errors: FW_ERR_RANK (nobody came in time, duplicate rank, another world size: by name). */
+ * Call it before threads are pinned: the background thread inherits the caller's CPUs (see fw_comm_set_cpus).
+ * Errors: FW_ERR_RANK (nobody came in time, duplicate rank, another world size, another version, a wrong secret,
+ * ranks on different hosts: by name), FW_ERR_OPTION (rank or world out of range), FW_ERR_NOMEM. */
 fw_status fw_comm_create(fw_comm **out, const fw_comm_options *options);
 void fw_comm_destroy(fw_comm *c); /* takes NULL; does not wait for others */
 
 int fw_comm_rank(const fw_comm *c);
 int fw_comm_world(const fw_comm *c);
 const char *fw_comm_transport(const fw_comm *c); /* "self", "shm" */
+
+/* The background thread may run on these CPUs: this rank's share. A wish: being refused costs speed only. */
+void fw_comm_set_cpus(fw_comm *c, const int *cpus, int cpu_n);
 
 /* Memory that collectives can work on without a copy. Collective call: same bytes on every rank. 64-byte aligned,
  * zeroed, freed by destroy. Errors: FW_ERR_NOMEM, FW_ERR_IO with the shortage named. */
@@ -72,11 +89,28 @@ fw_status fw_comm_max_i64(fw_comm *c, int64_t *values, int n);
  * else the status of the lowest failing rank, with its message, on every rank. */
 fw_status fw_comm_agree(fw_comm *c, fw_status mine);
 
-/* This rank cannot go on: tell the others why (the message of this thread's trail). Never blocks. */
+/* This rank cannot go on: tell the others why (the message of this thread's trail). Never blocks. Without effect
+ * when the job has failed already: the first reason stands. Takes NULL. */
 void fw_comm_abort(fw_comm *c, fw_status reason);
+/* The rank whose failure came first (by abort, agree, or its end); -1 while nothing failed. */
+int fw_comm_abort_origin(const fw_comm *c);
+/* Whether this rank is the one that prints the failure: it is the origin, or nothing is known of another origin,
+ * or the origin died without a word, no launcher of ours is there to say so, and this is the lowest rank left. */
+int fw_comm_reports_failure(const fw_comm *c);
+
+/* Long work of this rank alone (saving, tokenising) is no reason for a timeout: between these two calls the clocks
+ * of ranks that wait for this one stand still (a dead rank is noticed all the same). `what` for messages.
+ * May not be nested. */
+void fw_comm_host_work_begin(fw_comm *c, const char *what);
+void fw_comm_host_work_end(fw_comm *c);
+
+/* Tests: the n-th collective this process starts from now on (1 = the next) fails, as if the transport had
+ * failed; 0 switches it off. */
+void fw_comm_fail_at(uint64_t n);
 
 /* What crossed between ranks since the start, payload of this rank, by the formulas of nccl-tests:
- * all_reduce 2 (W-1)/W * bytes, reduce_scatter and all_gather (W-1)/W * bytes, broadcast bytes. */
+ * all_reduce 2 (W-1)/W * bytes, reduce_scatter and all_gather (W-1)/W * bytes, broadcast bytes
+ * (each rounded down to a byte). */
 typedef struct fw_comm_counters {
     uint64_t all_reduce_bytes, reduce_scatter_bytes, all_gather_bytes, broadcast_bytes;
     uint64_t wait_ns; /* time spent in fw_comm_wait: communication not hidden behind computing */
