@@ -27,9 +27,9 @@ typedef struct fw_comm_options {
     int local_rank, local_world; /* on this host */
     char master_address[256];
     int master_port;
-    double timeout_s;         /* a rank that is alive but does not come (ddp_timeout); default 1800 */
-    double connect_timeout_s; /* meeting the others at the start; default 60 */
-    double heartbeat_s;       /* a rank that gives no sign of life at all counts as lost; default 60 */
+    double timeout_s;                  /* a rank that is alive but does not come (ddp_timeout); default 1800 */
+    double connect_timeout_s;          /* meeting the others at the start; default 60 */
+    double heartbeat_s;                /* a rank that gives no sign of life at all counts as lost; default 60 */
     char secret[FW_COMM_SECRET_BYTES]; /* the job's secret, zero-terminated; "": derived from the address */
     int listen_fd;    /* rank 0: a socket that listens already, given by our launcher; 0 or less: none */
     int port_tries;   /* how many ports from master_port on may be the meeting point; 0 counts as 1 */

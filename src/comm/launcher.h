@@ -34,7 +34,7 @@ typedef struct fw_launch_event {
 
 typedef struct fw_launch_options {
     int process_n;
-    double grace_s; /* after the first failure; 0: 10 */
+    double grace_s;                                                /* after the first failure; 0: 10 */
     void (*on_event)(void *context, const fw_launch_event *event); /* may be NULL */
     void *context;
 } fw_launch_options;
