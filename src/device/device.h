@@ -33,8 +33,8 @@
  * attention_forward       o = softmax(scale * q k^T) v for query n at key position q_offset + n, over the keys
  *                         first[n] .. q_offset + n. That gives causal attention (first NULL means 0) where packed
  *                         documents do not see each other. Query head h uses key/value head h / (H / K).
- *                         q row n at q + n * q_stride, k and v row at + n * kv_stride (both point into one packed
- *                         projection as a rule); o is [N, H, D] and lse [N, H] = log of the softmax denominator
+ *                         q, k, v row n at q + n * q_stride, k + n * k_stride, v + n * v_stride (they point into
+ *                         packed projections as a rule); o is [N, H, D] and lse [N, H] = log of the softmax denominator
  *                         (natural, maximum included); lse may be NULL. There are q_offset + N keys.
  *                         first must not decrease and first[n] <= q_offset + n. No N x N matrix is stored.
  * attention_backward      dq, dk, dv (written, not added) from do, with q_offset = 0

@@ -16,8 +16,9 @@ static double dot(const void *a, int64_t a_at, const void *b, int64_t b_at, int6
 }
 
 fw_status fw_ref_attention_forward(fw_device *d, void *o_NHD, float *lse_NH, const void *q, int64_t q_stride,
-                                   const void *k, const void *v, int64_t kv_stride, const int32_t *first_N, int64_t N,
-                                   int64_t q_offset, int64_t H, int64_t K, int64_t D, float scale, fw_dtype t) {
+                                   const void *k, int64_t k_stride, const void *v, int64_t v_stride,
+                                   const int32_t *first_N, int64_t N, int64_t q_offset, int64_t H, int64_t K, int64_t D,
+                                   float scale, fw_dtype t) {
     (void)d;
     double *o_D;
     FW_TRY(FW_NEW_ARRAY(o_D, (size_t)D));
@@ -27,13 +28,12 @@ fw_status fw_ref_attention_forward(fw_device *d, void *o_NHD, float *lse_NH, con
             int64_t q_at = n * q_stride + h * D, kv_head = h / (H / K) * D;
             double maximum = -INFINITY, denominator = 0;
             for (int64_t j = first; j <= last; j++)
-                maximum = fmax(maximum, (double)scale * dot(q, q_at, k, j * kv_stride + kv_head, D, t));
+                maximum = fmax(maximum, (double)scale * dot(q, q_at, k, j * k_stride + kv_head, D, t));
             memset(o_D, 0, (size_t)D * sizeof *o_D);
             for (int64_t j = first; j <= last; j++) {
-                int64_t kv_at = j * kv_stride + kv_head;
-                double p = exp((double)scale * dot(q, q_at, k, kv_at, D, t) - maximum);
+                double p = exp((double)scale * dot(q, q_at, k, j * k_stride + kv_head, D, t) - maximum);
                 denominator += p;
-                for (int64_t e = 0; e < D; e++) o_D[e] += p * fw_ref_load(v, kv_at + e, t);
+                for (int64_t e = 0; e < D; e++) o_D[e] += p * fw_ref_load(v, j * v_stride + kv_head + e, t);
             }
             for (int64_t e = 0; e < D; e++) fw_ref_store(o_NHD, (n * H + h) * D + e, t, o_D[e] / denominator);
             if (lse_NH != NULL) fw_ref_store(lse_NH, n * H + h, fw_ref_wide(t), maximum + log(denominator));
@@ -47,23 +47,24 @@ fw_status fw_ref_attention_forward(fw_device *d, void *o_NHD, float *lse_NH, con
 typedef struct backward_inputs {
     const void *do_NHD, *o_NHD, *q, *k, *v;
     const float *lse_NH;
-    int64_t q_stride, kv_stride, H, D;
+    int64_t q_stride, k_stride, v_stride, heads_per_kv, H, D;
     double scale;
     fw_dtype t;
 } backward_inputs;
 
-/* P and dS of query n, head h (kv_at: where key j's head starts). */
-static void softmax_gradient(double *p, double *ds, const backward_inputs *in, int64_t n, int64_t h, int64_t kv_at) {
-    int64_t row = n * in->H + h, o_at = row * in->D;
-    double score = in->scale * dot(in->q, n * in->q_stride + h * in->D, in->k, kv_at, in->D, in->t);
+/* P and dS of query n and key j in head h. */
+static void softmax_gradient(double *p, double *ds, const backward_inputs *in, int64_t n, int64_t h, int64_t j) {
+    int64_t row = n * in->H + h, o_at = row * in->D, kv_head = h / in->heads_per_kv * in->D;
+    double score =
+        in->scale * dot(in->q, n * in->q_stride + h * in->D, in->k, j * in->k_stride + kv_head, in->D, in->t);
     double delta = dot(in->do_NHD, o_at, in->o_NHD, o_at, in->D, in->t);
     *p = exp(score - fw_ref_load(in->lse_NH, row, fw_ref_wide(in->t)));
-    *ds = *p * (dot(in->do_NHD, o_at, in->v, kv_at, in->D, in->t) - delta);
+    *ds = *p * (dot(in->do_NHD, o_at, in->v, j * in->v_stride + kv_head, in->D, in->t) - delta);
 }
 
 fw_status fw_ref_attention_backward(fw_device *d, void *dq, int64_t dq_stride, void *dk, void *dv, int64_t dkv_stride,
                                     const void *do_NHD, const void *o_NHD, const float *lse_NH, const void *q,
-                                    int64_t q_stride, const void *k, const void *v, int64_t kv_stride,
+                                    int64_t q_stride, const void *k, int64_t k_stride, const void *v, int64_t v_stride,
                                     const int32_t *first_N, int64_t N, int64_t H, int64_t K, int64_t D, float scale,
                                     fw_dtype t) {
     (void)d;
@@ -74,7 +75,9 @@ fw_status fw_ref_attention_backward(fw_device *d, void *dq, int64_t dq_stride, v
                                 .v = v,
                                 .lse_NH = lse_NH,
                                 .q_stride = q_stride,
-                                .kv_stride = kv_stride,
+                                .k_stride = k_stride,
+                                .v_stride = v_stride,
+                                .heads_per_kv = H / K,
                                 .H = H,
                                 .D = D,
                                 .scale = (double)scale,
@@ -88,9 +91,9 @@ fw_status fw_ref_attention_backward(fw_device *d, void *dq, int64_t dq_stride, v
         for (int64_t h = 0; h < H; h++) {
             memset(sum_D, 0, (size_t)D * sizeof *sum_D);
             for (int64_t j = first_N != NULL ? first_N[n] : 0; j <= n; j++) {
-                int64_t kv_at = j * kv_stride + h / heads_per_kv * D;
-                softmax_gradient(&p, &ds, &in, n, h, kv_at);
-                for (int64_t e = 0; e < D; e++) sum_D[e] += ds * fw_ref_load(k, kv_at + e, t);
+                int64_t k_at = j * k_stride + h / heads_per_kv * D;
+                softmax_gradient(&p, &ds, &in, n, h, j);
+                for (int64_t e = 0; e < D; e++) sum_D[e] += ds * fw_ref_load(k, k_at + e, t);
             }
             for (int64_t e = 0; e < D; e++) fw_ref_store(dq, n * dq_stride + h * D + e, t, in.scale * sum_D[e]);
         }
@@ -102,7 +105,7 @@ fw_status fw_ref_attention_backward(fw_device *d, void *dq, int64_t dq_stride, v
             for (int64_t h = kv_head * heads_per_kv; h < (kv_head + 1) * heads_per_kv; h++) {
                 for (int64_t n = j; n < N; n++) {
                     if (first_N != NULL && first_N[n] > j) break; /* first does not decrease: no later query sees j */
-                    softmax_gradient(&p, &ds, &in, n, h, j * kv_stride + kv_head * D);
+                    softmax_gradient(&p, &ds, &in, n, h, j);
                     for (int64_t e = 0; e < D; e++) {
                         sum_D[e] += ds * fw_ref_load(q, n * q_stride + h * D + e, t);
                         sum_v_D[e] += p * fw_ref_load(do_NHD, (n * H + h) * D + e, t);
