@@ -10,7 +10,8 @@ static pthread_once_t hooks_once = PTHREAD_ONCE_INIT;
 static void install_hooks(void) { json_set_alloc_funcs(fw_alloc_raw, fw_free); }
 
 /* jansson reports positions inside the text it was given; `where` starts at first_line. */
-fw_status fw_json_parse(json_t **out, const char *text, size_t text_bytes, const char *where, size_t first_line) {
+fw_status fw_json_parse_at(json_t **out, const char *text, size_t text_bytes, const char *where, size_t first_line,
+                           size_t first_column) {
     pthread_once(&hooks_once, install_hooks);
     *out = NULL;
     if (text_bytes >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) {
@@ -22,11 +23,16 @@ fw_status fw_json_parse(json_t **out, const char *text, size_t text_bytes, const
     json_t *value = json_loadb(text, text_bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &error);
     if (value == NULL) {
         if (fw_alloc_raw_failed()) return fw_fail(FW_ERR_NOMEM, "out of memory while reading %s", where);
-        return fw_fail(FW_ERR_INPUT, "%s:%zu:%d: not valid JSON: %s", where,
-                       first_line + (size_t)(error.line > 0 ? error.line - 1 : 0), error.column, error.text);
+        size_t line = error.line > 0 ? (size_t)error.line - 1 : 0, column = error.column > 0 ? (size_t)error.column : 0;
+        return fw_fail(FW_ERR_INPUT, "%s:%zu:%zu: not valid JSON: %s", where, first_line + line,
+                       line == 0 ? column + first_column - 1 : column, error.text);
     }
     *out = value;
     return FW_OK;
+}
+
+fw_status fw_json_parse(json_t **out, const char *text, size_t text_bytes, const char *where, size_t first_line) {
+    return fw_json_parse_at(out, text, text_bytes, where, first_line, 1);
 }
 
 fw_status fw_json_load(json_t **out, const char *path, size_t limit_bytes) {

@@ -15,6 +15,9 @@
 /* Parse a text. first_line: the line number of its first line in `where` (1 for whole files).
  * *out is owned by the caller (json_decref). Errors: FW_ERR_INPUT with line and column. */
 fw_status fw_json_parse(json_t **out, const char *text, size_t text_bytes, const char *where, size_t first_line);
+/* The same for a text that begins in the middle of a line: first_column counts from 1. */
+fw_status fw_json_parse_at(json_t **out, const char *text, size_t text_bytes, const char *where, size_t first_line,
+                           size_t first_column);
 /* Read and parse a file of at most limit_bytes. */
 fw_status fw_json_load(json_t **out, const char *path, size_t limit_bytes);
 

@@ -12,11 +12,9 @@
 
 #include "base/status.h"
 #include "base/threads.h"
+#include "text/chat.h"
 
 #include <stdint.h>
-
-typedef struct fw_tokenizer fw_tokenizer;         /* text/tokenizer.h */
-typedef struct fw_chat_template fw_chat_template; /* text/chat.h */
 
 typedef struct fw_dataset_options {
     int64_t max_length;  /* tokens kept of one conversation; 0: all */
@@ -40,6 +38,7 @@ typedef struct fw_dataset_stats {
     int64_t truncated_token_n;        /* tokens cut off them */
     int64_t token_n, target_n;        /* of the kept */
     int64_t longest_n;                /* tokens of the longest kept */
+    int64_t reasoning_dropped_n;      /* assistant messages whose reasoning the template leaves out */
 } fw_dataset_stats;
 
 /* Read-only for users. Sample s is id[first[s]] .. id[first[s + 1] - 1]. */
@@ -67,6 +66,8 @@ void fw_dataset_destroy(fw_dataset *d); /* takes NULL */
 fw_status fw_dataset_create(fw_dataset **out, const char *name, const fw_dataset_options *options);
 fw_status fw_dataset_add(fw_dataset *d, const int32_t *id, const uint8_t *trained, int64_t n, int has_assistant,
                          int64_t line);
+/* Append all samples and counts of `other`. */
+fw_status fw_dataset_join(fw_dataset *d, const fw_dataset *other);
 fw_status fw_dataset_finish(fw_dataset *d);
 
 #endif

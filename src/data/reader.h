@@ -12,22 +12,17 @@
 
 #include "base/json.h"
 #include "base/status.h"
+#include "text/chat.h"
 
 #include <stddef.h>
 #include <stdint.h>
 
-typedef struct fw_turn {
-    const char *role;    /* "system", "user" or "assistant" */
-    const char *content; /* UTF-8, may hold zero bytes; borrowed from the conversation */
-    size_t content_bytes;
-} fw_turn;
-
 typedef struct fw_conversation {
-    fw_turn *turn;
-    size_t turn_n;     /* at least 1 */
-    int has_assistant; /* some turn is the assistant's */
-    int64_t line;      /* where it begins, from 1 */
-    json_t *json;      /* owns the texts */
+    fw_chat_message *message; /* roles are "system", "user" or "assistant"; strings are owned by json */
+    size_t message_n;         /* at least 1 */
+    int has_assistant;        /* some message is the assistant's */
+    int64_t line;             /* where it begins, from 1 */
+    json_t *json;
 } fw_conversation;
 
 typedef struct fw_reader fw_reader;

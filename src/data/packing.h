@@ -1,0 +1,13 @@
+/* Bins of samples. Used by data/batcher.h. */
+#ifndef FW_DATA_PACKING_H
+#define FW_DATA_PACKING_H
+
+#include "data/dataset.h"
+
+/* Put every sample into a bin of at most bin_tokens, best fit decreasing: longest sample first, each into the
+ * fullest bin that still takes it (Johnson 1973: at most 11/9 of the fewest bins possible). Writes bin[s] for
+ * every sample; bins are numbered by their first sample in file order. O(samples * bin_tokens / 4096) at worst.
+ * Errors: FW_ERR_OPTION when a sample is longer than a bin, FW_ERR_NOMEM. */
+fw_status fw_packing_assign(int64_t *bin, int64_t *bin_n, const fw_dataset *dataset, int64_t bin_tokens);
+
+#endif
