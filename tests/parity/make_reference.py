@@ -10,7 +10,7 @@ For every models/NAME.json it writes reference/NAME.safetensors:
 
     tokens I32 [n]            all documents behind each other
     document_lengths I32 [d]  the first half of the documents is window 0, the second half window 1;
-                              each window is two micro-batches of three documents
+                              each window is two micro-batches of four documents
     is_target I32 [n]         1: the loss counts the prediction of this token (never a document's first)
     logits F32 [t, V]         of document 0
     loss F32 [1]              window 0: sum over targets / number of targets, documents run one by one
@@ -31,7 +31,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, get_linear_schedule_w
 
 HERE = pathlib.Path(__file__).resolve().parent
 STEPS, WARMUP, LEARNING_RATE, WEIGHT_DECAY, CLIP = 20, 4, 3e-3, 0.1, 1.0
-DOCUMENTS, PER_MICRO = 12, 3
+DOCUMENTS, PER_MICRO = 16, 4
 
 
 def mix(x):
