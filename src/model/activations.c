@@ -1,0 +1,113 @@
+#include "model/model.h"
+
+#include "base/alloc.h"
+#include "model/rope_table.h"
+
+/* Hands out consecutive 64-byte aligned pieces of one block; with a NULL base it only counts. */
+typedef struct carver {
+    char *base;
+    size_t used_bytes;
+} carver;
+
+static void *carve(carver *c, int64_t n, size_t element_bytes) {
+    size_t at = c->used_bytes;
+    c->used_bytes += ((size_t)n * element_bytes + 63) / 64 * 64;
+    return c->base == NULL ? NULL : c->base + at;
+}
+
+static void carve_block(carver *c, fw_block_activations *b, const fw_model *m, int64_t N) {
+    const fw_model_config *g = &m->config;
+    size_t t = fw_dtype_bytes(m->t);
+    int64_t S = (g->H + 2 * g->K) * g->D;
+    b->norm1_NC = carve(c, N * g->C, t);
+    b->rstd1_N = carve(c, N, sizeof(float));
+    b->qkv_NS = carve(c, N * S, t);
+    if (g->qk_norm) {
+        b->qk_NHKD = carve(c, N * (g->H + g->K) * g->D, t);
+        b->rstd_q_NH = carve(c, N * g->H, sizeof(float));
+        b->rstd_k_NK = carve(c, N * g->K, sizeof(float));
+    }
+    b->o_NHD = carve(c, N * g->H * g->D, t);
+    b->lse_NH = carve(c, N * g->H, sizeof(float));
+    b->mid_NC = carve(c, N * g->C, t);
+    b->norm2_NC = carve(c, N * g->C, t);
+    b->rstd2_N = carve(c, N, sizeof(float));
+    b->gate_up_N2F = carve(c, N * 2 * g->F, t);
+    b->h_NF = carve(c, N * g->F, t);
+}
+
+fw_status fw_activations_init(fw_activations *a, const fw_model *m, const fw_activation_options *options, void *base) {
+    const fw_model_config *g = &m->config;
+    *a = (fw_activations){.options = *options};
+    FW_TRY(FW_NEW_ARRAY(a->block, (size_t)g->L));
+    carver c = {.base = base};
+    size_t t = fw_dtype_bytes(m->t);
+    int64_t N = options->N_max, n = options->n_max;
+    bool training = options->mode != FW_ACTIVATIONS_FORWARD;
+
+    /* kept from forward to backward */
+    a->x_LNC = carve(&c, (training ? g->L + 1 : 1) * N * g->C, t);
+    if (options->mode == FW_ACTIVATIONS_KEEP)
+        for (int64_t l = 0; l < g->L; l++) carve_block(&c, &a->block[l], m, N);
+    a->kept_bytes = c.used_bytes;
+
+    /* in passing */
+    if (options->mode != FW_ACTIVATIONS_KEEP) {
+        carve_block(&c, &a->block[0], m, N);
+        for (int64_t l = 1; l < g->L; l++) a->block[l] = a->block[0];
+    }
+    a->cos_PE = carve(&c, options->P * g->D / 2, sizeof(float));
+    a->sin_PE = carve(&c, options->P * g->D / 2, sizeof(float));
+    a->dn_NC = carve(&c, N * g->C, t);
+    if (training) {
+        a->d_NC = carve(&c, N * g->C, t);
+        a->dh_NF = carve(&c, N * g->F, t);
+        a->dqkv_NS = carve(&c, N * (g->H + 2 * g->K) * g->D, t);
+        a->do_NHD = carve(&c, N * g->H * g->D, t);
+    }
+    a->work_bytes = c.used_bytes - a->kept_bytes;
+
+    a->target_nC = carve(&c, n * g->C, t);
+    a->norm_nC = carve(&c, n * g->C, t);
+    a->rstd_n = carve(&c, n, sizeof(float));
+    a->loss_n = carve(&c, n, sizeof(float));
+    a->logits_cV = carve(&c, options->chunk_n * g->V, sizeof(float));
+    /* In fp32 the gradient of a chunk takes the place of its logits. */
+    if (training && m->t != FW_F32)
+        a->dlogits_cV = carve(&c, options->chunk_n * g->V, t);
+    else
+        a->dlogits_cV = a->logits_cV;
+    a->bytes = c.used_bytes;
+    a->loss_bytes = a->bytes - a->kept_bytes - a->work_bytes;
+    return FW_OK;
+}
+
+void fw_activations_fini(fw_activations *a) {
+    fw_free(a->block);
+    *a = (fw_activations){0};
+}
+
+fw_status fw_activations_fill_rope(fw_activations *a, const fw_model *m, fw_device *d) {
+    int64_t P = a->options.P, E = m->config.D / 2;
+    float *host;
+    FW_TRY(FW_NEW_ARRAY(host, (size_t)(2 * P * E)));
+    fw_rope_table_fill(host, host + P * E, &m->config.rope, P, m->config.D);
+    fw_status status = fw_copy(d, a->cos_PE, host, (size_t)(P * E) * sizeof(float));
+    if (status == FW_OK) status = fw_copy(d, a->sin_PE, host + P * E, (size_t)(P * E) * sizeof(float));
+    fw_free(host);
+    return status;
+}
+
+void *fw_activations_x(const fw_activations *a, const fw_model *m, int64_t l) {
+    if (a->options.mode == FW_ACTIVATIONS_FORWARD) return a->x_LNC;
+    return fw_at(a->x_LNC, l * a->options.N_max * m->config.C, m->t);
+}
+
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+fw_device_limits fw_activations_limits(const fw_activations *a, const fw_model *m) {
+    const fw_model_config *g = &m->config;
+    int64_t dim = larger(larger(g->C, 2 * g->F), larger((g->H + 2 * g->K) * g->D, g->V));
+    return (fw_device_limits){
+        .N = larger(a->options.N_max, a->options.n_max), .matmul_dim = dim, .H = g->H, .K = g->K, .D = g->D};
+}

@@ -1,0 +1,175 @@
+/* One transformer block, forward and backward. Equation and legend: model/model.h. */
+#include "model/model.h"
+
+/* The pieces of a row of packed queries, keys and values, and the distance from row to row in elements. With QK-norm
+ * the normed and rotated q and k lie in a buffer of their own, because backward needs the raw ones; without, they are
+ * rotated in place. */
+typedef struct qkv_view {
+    void *q, *k, *v;
+    int64_t q_stride, k_stride, v_stride;
+} qkv_view;
+
+static qkv_view view_packed(const fw_model *m, void *qkv_NS) {
+    int64_t HD = m->config.H * m->config.D, KD = m->config.K * m->config.D, S = HD + 2 * KD;
+    return (qkv_view){qkv_NS, fw_at(qkv_NS, HD, m->t), fw_at(qkv_NS, HD + KD, m->t), S, S, S};
+}
+
+static qkv_view view_rotated(const fw_model *m, const fw_block_activations *s) {
+    qkv_view view = view_packed(m, s->qkv_NS);
+    if (m->config.qk_norm) {
+        view.q = s->qk_NHKD;
+        view.k = fw_at(s->qk_NHKD, m->config.H * m->config.D, m->t);
+        view.q_stride = view.k_stride = (m->config.H + m->config.K) * m->config.D;
+    }
+    return view;
+}
+
+static float attention_scale(const fw_model *m) { return 1.0f / __builtin_sqrtf((float)m->config.D); }
+
+/* norm1, qkv, rotated q and k. */
+static fw_status project_qkv(const fw_model *m, fw_device *d, const void *w_unit, const fw_activations *a,
+                             const fw_block_activations *s, const void *x_NC, const fw_micro_batch *b) {
+    const fw_model_config *g = &m->config;
+    const fw_block_offsets *at = &m->block;
+    const void *norm_w = fw_at_const(w_unit, at->input_norm, m->t), *qkv_w = fw_at_const(w_unit, at->qkv, m->t);
+    FW_TRY(fw_rmsnorm_forward(d, s->norm1_NC, g->C, s->rstd1_N, x_NC, g->C, norm_w, g->rms_eps, b->N, 1, g->C, m->t));
+    qkv_view raw = view_packed(m, s->qkv_NS), r = view_rotated(m, s);
+    FW_TRY(fw_matmul_forward(d, s->qkv_NS, s->norm1_NC, qkv_w, fw_at_const(w_unit, at->qkv_bias, m->t), b->N,
+                             raw.q_stride, g->C, m->t, m->t));
+    if (g->qk_norm) {
+        const void *q_norm = fw_at_const(w_unit, at->q_norm, m->t), *k_norm = fw_at_const(w_unit, at->k_norm, m->t);
+        FW_TRY(fw_rmsnorm_forward(d, r.q, r.q_stride, s->rstd_q_NH, raw.q, raw.q_stride, q_norm, g->rms_eps, b->N, g->H,
+                                  g->D, m->t));
+        FW_TRY(fw_rmsnorm_forward(d, r.k, r.k_stride, s->rstd_k_NK, raw.k, raw.k_stride, k_norm, g->rms_eps, b->N, g->K,
+                                  g->D, m->t));
+    }
+    FW_TRY(fw_rope(d, r.q, r.q_stride, a->cos_PE, a->sin_PE, b->position_N, b->N, g->H, g->D, 1, m->t));
+    FW_TRY(fw_rope(d, r.k, r.k_stride, a->cos_PE, a->sin_PE, b->position_N, b->N, g->K, g->D, 1, m->t));
+    return FW_OK;
+}
+
+/* Append the new rows of k and v to the cache: row i of it is [k K D | v K D]. */
+static fw_status append_to_cache(const fw_model *m, fw_device *d, const qkv_view *r, const fw_block_cache *cache,
+                                 int64_t N) {
+    int64_t KD = m->config.K * m->config.D;
+    size_t bytes = (size_t)KD * fw_dtype_bytes(m->t);
+    for (int64_t i = 0; i < N; i++) {
+        void *row = fw_at(cache->kv, (cache->length + i) * 2 * KD, m->t);
+        FW_TRY(fw_copy(d, row, fw_at(r->k, i * r->k_stride, m->t), bytes));
+        FW_TRY(fw_copy(d, fw_at(row, KD, m->t), fw_at(r->v, i * r->v_stride, m->t), bytes));
+    }
+    return FW_OK;
+}
+
+static fw_status attend(const fw_model *m, fw_device *d, const fw_block_activations *s, const fw_micro_batch *b,
+                        const fw_block_cache *cache) {
+    const fw_model_config *g = &m->config;
+    qkv_view r = view_rotated(m, s);
+    int64_t q_offset = 0;
+    const int32_t *first_N = b->first_N;
+    if (cache != NULL) {
+        FW_TRY(append_to_cache(m, d, &r, cache, b->N));
+        r.k = cache->kv;
+        r.v = fw_at(cache->kv, g->K * g->D, m->t);
+        r.k_stride = r.v_stride = 2 * g->K * g->D;
+        q_offset = cache->length;
+        first_N = NULL; /* one document */
+    }
+    return fw_attention_forward(d, s->o_NHD, s->lse_NH, r.q, r.q_stride, r.k, r.k_stride, r.v, r.v_stride, first_N,
+                                b->N, q_offset, g->H, g->K, g->D, attention_scale(m), m->t);
+}
+
+/* Everything but the last product: from x to h, and x_mid. */
+static fw_status forward_to_h(const fw_model *m, fw_device *d, const void *w_unit, const fw_activations *a,
+                              const fw_block_activations *s, const void *x_NC, const fw_micro_batch *b,
+                              const fw_block_cache *cache) {
+    const fw_model_config *g = &m->config;
+    const fw_block_offsets *at = &m->block;
+    FW_TRY(project_qkv(m, d, w_unit, a, s, x_NC, b));
+    FW_TRY(attend(m, d, s, b, cache));
+
+    const void *o_w = fw_at_const(w_unit, at->o, m->t), *o_bias = fw_at_const(w_unit, at->o_bias, m->t);
+    FW_TRY(fw_matmul_forward(d, s->mid_NC, s->o_NHD, o_w, o_bias, b->N, g->C, g->H * g->D, m->t, m->t));
+    FW_TRY(fw_add(d, s->mid_NC, s->mid_NC, x_NC, b->N * g->C, m->t));
+
+    const void *norm_w = fw_at_const(w_unit, at->post_norm, m->t);
+    FW_TRY(
+        fw_rmsnorm_forward(d, s->norm2_NC, g->C, s->rstd2_N, s->mid_NC, g->C, norm_w, g->rms_eps, b->N, 1, g->C, m->t));
+    FW_TRY(fw_matmul_forward(d, s->gate_up_N2F, s->norm2_NC, fw_at_const(w_unit, at->gate_up, m->t),
+                             fw_at_const(w_unit, at->gate_up_bias, m->t), b->N, 2 * g->F, g->C, m->t, m->t));
+    return fw_swiglu_forward(d, s->h_NF, s->gate_up_N2F, b->N, g->F, m->t);
+}
+
+fw_status fw_block_forward(const fw_model *m, fw_device *d, int64_t l, const void *w_unit, fw_activations *a,
+                           const fw_micro_batch *b, fw_block_cache *cache) {
+    const fw_model_config *g = &m->config;
+    const fw_block_activations *s = &a->block[l];
+    const void *x_NC = fw_activations_x(a, m, l);
+    void *out_NC = fw_activations_x(a, m, l + 1);
+    FW_TRY(forward_to_h(m, d, w_unit, a, s, x_NC, b, cache));
+    FW_TRY(fw_matmul_forward(d, a->dn_NC, s->h_NF, fw_at_const(w_unit, m->block.down, m->t),
+                             fw_at_const(w_unit, m->block.down_bias, m->t), b->N, g->C, g->F, m->t, m->t));
+    return fw_add(d, out_NC, s->mid_NC, a->dn_NC, b->N * g->C, m->t);
+}
+
+/* d = gradient of x_out -> gradient of x_mid. */
+static fw_status backward_mlp(const fw_model *m, fw_device *d, const void *w_unit, float *g_unit,
+                              const fw_activations *a, const fw_block_activations *s, int64_t N) {
+    const fw_model_config *g = &m->config;
+    const fw_block_offsets *at = &m->block;
+    FW_TRY(fw_matmul_backward_input(d, a->dh_NF, a->d_NC, fw_at_const(w_unit, at->down, m->t), N, g->C, g->F, m->t));
+    FW_TRY(fw_matmul_backward_weight(d, g_unit + at->down, a->d_NC, s->h_NF, N, g->C, g->F, m->t));
+    if (at->down_bias >= 0) FW_TRY(fw_bias_backward(d, g_unit + at->down_bias, a->d_NC, N, g->C, m->t));
+
+    void *dgu_N2F = s->gate_up_N2F; /* takes the place of what it is computed from */
+    FW_TRY(fw_swiglu_backward(d, dgu_N2F, a->dh_NF, s->gate_up_N2F, N, g->F, m->t));
+    FW_TRY(fw_matmul_backward_input(d, a->dn_NC, dgu_N2F, fw_at_const(w_unit, at->gate_up, m->t), N, 2 * g->F, g->C,
+                                    m->t));
+    FW_TRY(fw_matmul_backward_weight(d, g_unit + at->gate_up, dgu_N2F, s->norm2_NC, N, 2 * g->F, g->C, m->t));
+    if (at->gate_up_bias >= 0) FW_TRY(fw_bias_backward(d, g_unit + at->gate_up_bias, dgu_N2F, N, 2 * g->F, m->t));
+
+    return fw_rmsnorm_backward(d, a->d_NC, g->C, g_unit + at->post_norm, a->dn_NC, g->C, a->d_NC, s->mid_NC, g->C,
+                               fw_at_const(w_unit, at->post_norm, m->t), s->rstd2_N, N, 1, g->C, m->t);
+}
+
+/* d = gradient of x_mid -> gradient of x. */
+static fw_status backward_attention(const fw_model *m, fw_device *d, const void *w_unit, float *g_unit,
+                                    const fw_activations *a, const fw_block_activations *s, const void *x_NC,
+                                    const fw_micro_batch *b) {
+    const fw_model_config *g = &m->config;
+    const fw_block_offsets *at = &m->block;
+    int64_t N = b->N, HD = g->H * g->D;
+    FW_TRY(fw_matmul_backward_input(d, a->do_NHD, a->d_NC, fw_at_const(w_unit, at->o, m->t), N, g->C, HD, m->t));
+    FW_TRY(fw_matmul_backward_weight(d, g_unit + at->o, a->d_NC, s->o_NHD, N, g->C, HD, m->t));
+    if (at->o_bias >= 0) FW_TRY(fw_bias_backward(d, g_unit + at->o_bias, a->d_NC, N, g->C, m->t));
+
+    qkv_view r = view_rotated(m, s), raw = view_packed(m, s->qkv_NS), dr = view_packed(m, a->dqkv_NS);
+    int64_t S = dr.q_stride;
+    FW_TRY(fw_attention_backward(d, dr.q, S, dr.k, dr.v, S, a->do_NHD, s->o_NHD, s->lse_NH, r.q, r.q_stride, r.k,
+                                 r.k_stride, r.v, r.v_stride, b->first_N, N, g->H, g->K, g->D, attention_scale(m),
+                                 m->t));
+    FW_TRY(fw_rope(d, dr.q, S, a->cos_PE, a->sin_PE, b->position_N, N, g->H, g->D, -1, m->t));
+    FW_TRY(fw_rope(d, dr.k, S, a->cos_PE, a->sin_PE, b->position_N, N, g->K, g->D, -1, m->t));
+    if (g->qk_norm) {
+        FW_TRY(fw_rmsnorm_backward(d, dr.q, S, g_unit + at->q_norm, dr.q, S, NULL, raw.q, S,
+                                   fw_at_const(w_unit, at->q_norm, m->t), s->rstd_q_NH, N, g->H, g->D, m->t));
+        FW_TRY(fw_rmsnorm_backward(d, dr.k, S, g_unit + at->k_norm, dr.k, S, NULL, raw.k, S,
+                                   fw_at_const(w_unit, at->k_norm, m->t), s->rstd_k_NK, N, g->K, g->D, m->t));
+    }
+
+    FW_TRY(fw_matmul_backward_input(d, a->dn_NC, a->dqkv_NS, fw_at_const(w_unit, at->qkv, m->t), N, S, g->C, m->t));
+    FW_TRY(fw_matmul_backward_weight(d, g_unit + at->qkv, a->dqkv_NS, s->norm1_NC, N, S, g->C, m->t));
+    if (at->qkv_bias >= 0) FW_TRY(fw_bias_backward(d, g_unit + at->qkv_bias, a->dqkv_NS, N, S, m->t));
+
+    return fw_rmsnorm_backward(d, a->d_NC, g->C, g_unit + at->input_norm, a->dn_NC, g->C, a->d_NC, x_NC, g->C,
+                               fw_at_const(w_unit, at->input_norm, m->t), s->rstd1_N, N, 1, g->C, m->t);
+}
+
+fw_status fw_block_backward(const fw_model *m, fw_device *d, int64_t l, const void *w_unit, float *g_unit,
+                            fw_activations *a, const fw_micro_batch *b) {
+    const fw_block_activations *s = &a->block[l];
+    const void *x_NC = fw_activations_x(a, m, l);
+    if (a->options.mode == FW_ACTIVATIONS_RECOMPUTE) FW_TRY(forward_to_h(m, d, w_unit, a, s, x_NC, b, NULL));
+    FW_TRY(backward_mlp(m, d, w_unit, g_unit, a, s, b->N));
+    return backward_attention(m, d, w_unit, g_unit, a, s, x_NC, b);
+}
