@@ -1,0 +1,244 @@
+/* data: files of conversations, good and hostile. */
+#include "base/alloc.h"
+#include "base/file.h"
+#include "data/reader.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define TURN(role, content) "{\"role\":\"" role "\",\"content\":\"" content "\"}"
+#define TALK(question, answer) "{\"messages\":[" TURN("user", question) "," TURN("assistant", answer) "]}"
+
+static fw_reader *open_text(const char *text, size_t n) {
+    fw_reader *r;
+    fw_status status = fw_reader_open_memory(&r, "t.jsonl", text, n);
+    if (status != FW_OK) fail_msg("%s", fw_trail_message());
+    return r;
+}
+
+/* Opening, or reading some conversation, fails with a message that holds `part`. */
+static void refused_named(const char *name, const char *text, size_t n, const char *part) {
+    fw_reader *r = NULL;
+    fw_status status = fw_reader_open_memory(&r, name, text, n);
+    for (int64_t i = 0; status == FW_OK && i < fw_reader_n(r); i++) {
+        fw_conversation c;
+        status = fw_reader_get(r, i, &c);
+        if (status == FW_OK) fw_conversation_fini(&c);
+    }
+    assert_int_equal(status, FW_ERR_INPUT);
+    if (strstr(fw_trail_message(), part) == NULL) fail_msg("\"%s\" lacks \"%s\"", fw_trail_message(), part);
+    fw_reader_close(r);
+}
+static void refused(const char *text, const char *part) { refused_named("t.jsonl", text, strlen(text), part); }
+
+static void expect_content(fw_reader *r, int64_t index, size_t message, const char *content, int64_t line) {
+    fw_conversation c;
+    assert_int_equal(fw_reader_get(r, index, &c), FW_OK);
+    assert_true(message < c.message_n);
+    assert_int_equal(c.message[message].content_bytes, strlen(content));
+    assert_string_equal(c.message[message].content, content);
+    assert_int_equal(c.line, line);
+    fw_conversation_fini(&c);
+}
+
+/* E45: a mark at the start, both line ends, blank lines, and line separators of Unicode inside a text. */
+static void test_lines(void **state) {
+    (void)state;
+    const char *text = "\xef\xbb\xbf" TALK("one", "eins") "\r\n\n  \t\r\n" TALK(
+        "a\xe2\x80\xa8z\xc2\x85", "b\xe2\x80\xa9") "\n" TALK("three", "drei");
+    fw_reader *r = open_text(text, strlen(text));
+    assert_int_equal(fw_reader_n(r), 3);
+    expect_content(r, 0, 1, "eins", 1);
+    expect_content(r, 1, 0, "a\xe2\x80\xa8z\xc2\x85", 4);
+    expect_content(r, 2, 1, "drei", 5);
+    fw_reader_close(r);
+}
+
+static void test_array(void **state) {
+    (void)state;
+    const char *text = "\n[\n  " TALK("[1]", "say \\\"]}\\\"") ",\n\n  " TALK("2", "\\u00e9") "\n]\n";
+    fw_reader *r = open_text(text, strlen(text));
+    assert_int_equal(fw_reader_n(r), 2);
+    expect_content(r, 0, 1, "say \"]}\"", 3);
+    expect_content(r, 1, 1, "\xc3\xa9", 5);
+    fw_reader_close(r);
+}
+
+static void test_long_line(void **state) {
+    (void)state;
+    const size_t filler_n = 9u << 20;
+    const char *head = "{\"messages\":[{\"role\":\"user\",\"content\":\"",
+               *tail = "\"}," TURN("assistant", "ok") "]}\n";
+    char *text = malloc(filler_n + 200);
+    assert_non_null(text);
+    strcpy(text, head);
+    memset(text + strlen(head), 'x', filler_n);
+    strcpy(text + strlen(head) + filler_n, tail);
+    fw_reader *r = open_text(text, strlen(text));
+    fw_conversation c;
+    assert_int_equal(fw_reader_get(r, 0, &c), FW_OK);
+    assert_int_equal(c.message[0].content_bytes, filler_n);
+    fw_conversation_fini(&c);
+    fw_reader_close(r);
+    free(text);
+}
+
+static void test_zero_byte_and_roles(void **state) {
+    (void)state;
+    const char *text = "{\"id\": 4, \"messages\":[" TURN("system", "") "," TURN("assistant", "a\\u0000b") "]}";
+    fw_reader *r = open_text(text, strlen(text));
+    fw_conversation c;
+    assert_int_equal(fw_reader_get(r, 0, &c), FW_OK);
+    assert_int_equal(c.message[1].content_bytes, 3);
+    assert_memory_equal(c.message[1].content, "a\0b", 3);
+    assert_int_equal(c.has_assistant, 1);
+    assert_string_equal(c.message[0].role, "system");
+    fw_conversation_fini(&c);
+    fw_reader_close(r);
+    text = "{\"messages\":[" TURN("user", "nobody answers") "]}";
+    r = open_text(text, strlen(text));
+    assert_int_equal(fw_reader_get(r, 0, &c), FW_OK);
+    assert_int_equal(c.has_assistant, 0);
+    fw_conversation_fini(&c);
+    assert_int_equal(fw_reader_get(r, 1, &c), FW_ERR_INTERNAL);
+    fw_reader_close(r);
+}
+
+/* File, line and column of what is not JSON. */
+static void test_places(void **state) {
+    (void)state;
+    refused(TALK("a", "b") "\n\n{\"messages\": [}\n", "t.jsonl:3:15: not valid JSON");
+    refused(TALK("a", "b") "\n{\"messages\": [{\"role\": \"us", "t.jsonl:2:");
+    refused(TALK("a", "b") "\n{\"messages\": [{\"role\": \"us", "cut off?");
+    refused("{\n\"messages\": []}\n", "every line must hold one whole conversation");
+    refused(TALK("a", "b") "\n" TALK("\xff", "b") "\n", "t.jsonl:2:");
+    refused(TALK("\xc0\x80", "overlong"), "t.jsonl:1:");
+    refused(TALK("\xed\xa0\x80", "surrogate"), "t.jsonl:1:");
+    refused(TALK("\\ud800", "half a pair"), "t.jsonl:1:");
+    refused("{\"messages\": 1, \"messages\": 2}", "duplicate object key");
+    /* in an array, columns count from the start of the line, not of the element */
+    refused("[\n    {\"messages\": tru}]", "t.jsonl:2:");
+    refused("[\n    {\"messages\": tru}]", ":20: not valid JSON");
+    refused("[" TALK("a", "b") "\n", "t.jsonl:2:");
+    refused("[" TALK("a", "b") ",]", "t.jsonl:1:");
+    refused("[" TALK("a", "b") "] x", "t.jsonl:1:");
+    refused("[" TALK("a", "b") "}", "t.jsonl:1:");
+    refused("[\"", "t.jsonl:1:");
+    refused("[]", "empty");
+    refused("", "empty");
+    refused("\xef\xbb\xbf \r\n\n", "empty");
+}
+
+static void test_depth(void **state) {
+    (void)state;
+    char *text = calloc(1, 200001);
+    assert_non_null(text);
+    memset(text, '[', 200000);
+    refused(text, "t.jsonl:1:");
+    strcpy(text, "{\"messages\":");
+    memset(text + strlen("{\"messages\":"), '[', 199000);
+    refused(text, "t.jsonl:1:");
+    free(text);
+}
+
+static void test_forms(void **state) {
+    (void)state;
+    refused(TALK("a", "b") "\n{\"messages\": []}", "t.jsonl:2: \"messages\" is empty");
+    refused("{\"messages\": {}}", "\"messages\" must be a list");
+    refused("{\"messages\": null}", "\"messages\" must be a list");
+    refused("{\"messages\": [3]}", "messages[0] must be an object");
+    refused("{\"messages\": [" TURN("user", "a") "," TURN("narrator", "b") "]}",
+            "t.jsonl:1: messages[1] has the unknown role \"narrator\"");
+    refused("{\"messages\": [" TURN("tool", "b") "]}", "unknown role \"tool\"");
+    refused("{\"messages\": [{\"content\":\"a\"}]}", "messages[0] needs a \"role\"");
+    refused("{\"messages\": [{\"role\":7,\"content\":\"a\"}]}", "messages[0] needs a \"role\"");
+    refused("{\"messages\": [{\"role\":\"user\",\"content\":null}]}", "messages[0] (user) is null");
+    refused("{\"messages\": [{\"role\":\"user\"}]}", "messages[0] (user) is missing");
+    refused("{\"messages\": [{\"role\":\"user\",\"content\":5}]}", "messages[0] (user) is not a string");
+    refused("{\"messages\": [{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"}]}]}",
+            "is a list of parts");
+    refused("{\"messages\": [{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{}]}]}", "\"tool_calls\"");
+    refused("{\"messages\": [{\"role\":\"assistant\",\"content\":\"a\",\"loss_weight\":0.0}]}", "\"loss_weight\"");
+    refused("{\"tools\": [1], \"messages\": [" TURN("user", "a") "]}", "\"tools\"");
+    /* keys that say nothing are no reason to refuse */
+    const char *text = "{\"tools\":[],\"messages\":[{\"role\":\"user\",\"content\":\"a\",\"tool_calls\":null}]}";
+    fw_reader *r = open_text(text, strlen(text));
+    expect_content(r, 0, 0, "a", 1);
+    fw_reader_close(r);
+}
+
+static void test_other_formats(void **state) {
+    (void)state;
+    refused("{\"instruction\": \"a\", \"input\": \"\", \"output\": \"b\"}", "alpaca");
+    refused("[{\"instruction\": \"a\", \"output\": \"b\"}]", "alpaca");
+    refused("{\"conversations\": [{\"from\": \"human\", \"value\": \"a\"}]}", "sharegpt");
+    refused("{\"prompt\": \"a\", \"completion\": \"b\"}", "prompt/completion");
+    refused("{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"c\"}", "preference");
+    refused("{\"text\": \"a\"}", "plain text");
+    refused("{\"message\": \"a\"}", "no \"messages\"");
+    refused("[1]", "must be a JSON object");
+    refused_named("x.parquet", "PAR1\0\0", 6, "Parquet");
+    refused_named("x.jsonl.gz", "\x1f\x8b\x08\0", 4, "gzip");
+    refused_named("x.jsonl.zst", "\x28\xb5\x2f\xfd\0", 5, "zstd");
+    refused_named("x.csv", "role,content\n", 13, "CSV");
+    refused_named("x.txt", "hello\n", 6, "plain text");
+    refused_named("x.json", "\xff\xfe[\0", 4, "UTF-16");
+    refused_named("x.jsonl", "hello", 5, "0x68");
+}
+
+static void test_file(void **state) {
+    (void)state;
+    char path[] = "/tmp/fw-data-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    const char *text = TALK("a", "b") "\n";
+    assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+    close(fd);
+    fw_reader *r;
+    assert_int_equal(fw_reader_open(&r, path), FW_OK);
+    expect_content(r, 0, 1, "b", 1);
+    fw_reader_close(r);
+    assert_int_equal(truncate(path, 0), 0);
+    assert_int_equal(fw_reader_open(&r, path), FW_ERR_INPUT);
+    unlink(path);
+    assert_int_equal(fw_reader_open(&r, path), FW_ERR_INPUT);
+    assert_non_null(strstr(fw_trail_message(), path));
+}
+
+/* Whatever allocation fails, the answer is FW_ERR_NOMEM and nothing leaks (the sanitizer build sees leaks). */
+static void test_allocations(void **state) {
+    (void)state;
+    const char *text = "[" TALK("a", "b") ", " TALK("c", "d") "]";
+    for (uint64_t n = 1;; n++) {
+        fw_reader *r = NULL;
+        fw_conversation c = {0};
+        fw_alloc_fail_at(n);
+        fw_status status = fw_reader_open_memory(&r, "t.json", text, strlen(text));
+        if (status == FW_OK) status = fw_reader_get(r, 1, &c);
+        fw_alloc_fail_at(0);
+        if (status == FW_OK) assert_string_equal(c.message[0].content, "c");
+        fw_conversation_fini(&c);
+        fw_reader_close(r);
+        if (status == FW_OK) break;
+        assert_int_equal(status, FW_ERR_NOMEM);
+        assert_true(n < 10000);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_lines),     cmocka_unit_test(test_array),
+        cmocka_unit_test(test_long_line), cmocka_unit_test(test_places),
+        cmocka_unit_test(test_depth),     cmocka_unit_test(test_zero_byte_and_roles),
+        cmocka_unit_test(test_forms),     cmocka_unit_test(test_other_formats),
+        cmocka_unit_test(test_file),      cmocka_unit_test(test_allocations),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
