@@ -124,17 +124,26 @@ fw_status fw_json_get_string(const char **out, const json_t *object, const char 
     return FW_OK;
 }
 
-fw_status fw_json_save(const json_t *value, const char *path) {
+fw_status fw_json_dump(fw_strbuf *out, const json_t *value, size_t flags) {
     pthread_once(&hooks_once, install_hooks);
-    char *text = json_dumps(value, JSON_INDENT(2) | JSON_ENCODE_ANY);
-    if (text == NULL) return fw_fail(FW_ERR_NOMEM, "out of memory while writing %s", path);
+    fw_alloc_raw_failed(); /* forget earlier failures */
+    char *text = json_dumps(value, flags | JSON_ENCODE_ANY);
+    /* jansson overlooks a failure while it writes a key: the text would lack a piece. */
+    int failed = fw_alloc_raw_failed();
+    fw_status status;
+    if (text == NULL || failed) status = fw_fail(FW_ERR_NOMEM, "out of memory while writing JSON");
+    else status = fw_strbuf_puts(out, text);
+    fw_free(text);
+    return status;
+}
+
+fw_status fw_json_save(const json_t *value, const char *path) {
     fw_strbuf s = {0};
     fw_status status;
-    FW_TRY_OR(fw_strbuf_puts(&s, text), done);
+    FW_TRY_OR(fw_json_dump(&s, value, JSON_INDENT(2)), done);
     FW_TRY_OR(fw_strbuf_putc(&s, '\n'), done);
     FW_TRY_OR(fw_file_write(path, s.data, s.len_bytes), done);
 done:
-    fw_free(text);
     fw_strbuf_fini(&s);
     return status;
 }

@@ -14,7 +14,6 @@ static fw_status make_header(fw_strbuf *out, uint64_t *data_bytes, const fw_safe
     fw_status status = FW_ERR_NOMEM;
     uint64_t offset = 0;
     json_t *header = json_object(), *meta = metadata ? json_copy((json_t *)(uintptr_t)metadata) : json_object();
-    char *text = NULL;
     if (meta != NULL && json_object_get(meta, "format") == NULL &&
         json_object_set_new(meta, "format", json_string("pt")) != 0)
         goto nomem;
@@ -48,9 +47,7 @@ static fw_status make_header(fw_strbuf *out, uint64_t *data_bytes, const fw_safe
         if (json_object_set_new(header, entry[i].name, value) != 0) goto nomem;
         offset = end;
     }
-    text = json_dumps(header, JSON_COMPACT);
-    if (text == NULL) goto nomem;
-    FW_TRY_OR(fw_strbuf_puts(out, text), done);
+    FW_TRY_OR(fw_json_dump(out, header, JSON_COMPACT), done);
     while (out->len_bytes % 8 != 0) FW_TRY_OR(fw_strbuf_putc(out, ' '), done);
     *data_bytes = offset;
     status = FW_OK;
@@ -58,7 +55,6 @@ static fw_status make_header(fw_strbuf *out, uint64_t *data_bytes, const fw_safe
 nomem:
     status = fw_fail(FW_ERR_NOMEM, "out of memory while making a safetensors header");
 done:
-    fw_free(text);
     json_decref(header);
     json_decref(meta);
     return status;
