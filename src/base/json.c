@@ -131,8 +131,10 @@ fw_status fw_json_dump(fw_strbuf *out, const json_t *value, size_t flags) {
     /* jansson overlooks a failure while it writes a key: the text would lack a piece. */
     int failed = fw_alloc_raw_failed();
     fw_status status;
-    if (text == NULL || failed) status = fw_fail(FW_ERR_NOMEM, "out of memory while writing JSON");
-    else status = fw_strbuf_puts(out, text);
+    if (text == NULL || failed)
+        status = fw_fail(FW_ERR_NOMEM, "out of memory while writing JSON");
+    else
+        status = fw_strbuf_puts(out, text);
     fw_free(text);
     return status;
 }

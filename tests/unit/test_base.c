@@ -156,8 +156,23 @@ static void test_nth_allocation_fails(void **state) {
         if (status == FW_OK) break;
         assert_int_equal(status, FW_ERR_NOMEM);
     }
-    json_decref(value);
     assert_true(n > 3);
+    fw_strbuf whole = {0};
+    assert_int_equal(fw_json_dump(&whole, value, JSON_COMPACT), FW_OK);
+    assert_string_equal(fw_strbuf_text(&whole), "{\"a\":[1,2,{\"b\":\"c\"}]}");
+    for (n = 1;; n++) { /* never a text that lacks a piece */
+        fw_strbuf out = {0};
+        fw_alloc_fail_at(n);
+        fw_status status = fw_json_dump(&out, value, JSON_COMPACT);
+        fw_alloc_fail_at(0);
+        if (status == FW_OK) assert_string_equal(fw_strbuf_text(&out), fw_strbuf_text(&whole));
+        fw_strbuf_fini(&out);
+        if (status == FW_OK) break;
+        assert_int_equal(status, FW_ERR_NOMEM);
+    }
+    assert_true(n > 3);
+    fw_strbuf_fini(&whole);
+    json_decref(value);
 }
 
 int main(void) {
