@@ -21,8 +21,11 @@ fw_status fw_json_parse_at(json_t **out, const char *text, size_t text_bytes, co
     fw_alloc_raw_failed(); /* forget earlier failures */
     json_error_t error;
     json_t *value = json_loadb(text, text_bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &error);
+    if (fw_alloc_raw_failed()) { /* also when there is a value: jansson overlooks a failure inside a string */
+        json_decref(value);
+        return fw_fail(FW_ERR_NOMEM, "out of memory while reading %s", where);
+    }
     if (value == NULL) {
-        if (fw_alloc_raw_failed()) return fw_fail(FW_ERR_NOMEM, "out of memory while reading %s", where);
         size_t line = error.line > 0 ? (size_t)error.line - 1 : 0, column = error.column > 0 ? (size_t)error.column : 0;
         return fw_fail(FW_ERR_INPUT, "%s:%zu:%zu: not valid JSON: %s", where, first_line + line,
                        line == 0 ? column + first_column - 1 : column, error.text);
