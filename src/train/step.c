@@ -1,0 +1,118 @@
+#include "train/step.h"
+
+#include "train/optimizer.h"
+
+#include <math.h>
+
+/* x[0] .. x[L], unit by unit. */
+static fw_status forward(fw_step *s, const fw_micro_batch *b) {
+    const void *w;
+    FW_TRY(fw_shard_acquire(s->shard, 0, &w, NULL));
+    FW_TRY(fw_edge_embed(s->model, s->device, w, s->activations, b));
+    FW_TRY(fw_shard_release(s->shard, 0));
+    for (int32_t l = 0; l < s->model->config.L; l++) {
+        FW_TRY(fw_shard_acquire(s->shard, 1 + l, &w, NULL));
+        FW_TRY(fw_block_forward(s->model, s->device, l, w, s->activations, b, NULL));
+        FW_TRY(fw_shard_release(s->shard, 1 + l));
+    }
+    return FW_OK;
+}
+
+/* Losses of the targets; with grad_scale > 0 also the gradients of head and final norm, and of x[L]. */
+static fw_status loss(fw_step *s, const fw_micro_batch *b, float grad_scale, fw_loss_sum *sum) {
+    const void *w;
+    float *g;
+    FW_TRY(fw_shard_acquire(s->shard, 0, &w, &g));
+    FW_TRY(fw_edge_loss(s->model, s->device, w, grad_scale > 0 ? g : NULL, s->activations, b, grad_scale));
+    FW_TRY(fw_shard_release(s->shard, 0));
+    return fw_token_buffers_add_losses(s->tokens, sum, s->activations->loss_n, b->n);
+}
+
+/* Each unit's gradients are handed over as soon as they are complete, and travel while earlier units compute. The edge
+ * comes last: its embedding is used at the very beginning of forward. */
+static fw_status backward(fw_step *s, const fw_micro_batch *b, bool last_micro_batch) {
+    const void *w;
+    float *g;
+    for (int32_t l = (int32_t)s->model->config.L - 1; l >= 0; l--) {
+        FW_TRY(fw_shard_acquire(s->shard, 1 + l, &w, &g));
+        FW_TRY(fw_block_backward(s->model, s->device, l, w, g, s->activations, b));
+        FW_TRY(fw_shard_reduce(s->shard, 1 + l, last_micro_batch));
+        FW_TRY(fw_shard_release(s->shard, 1 + l));
+    }
+    FW_TRY(fw_shard_acquire(s->shard, 0, &w, &g));
+    FW_TRY(fw_edge_embed_backward(s->model, s->device, g, s->activations, b));
+    FW_TRY(fw_shard_reduce(s->shard, 0, last_micro_batch));
+    return fw_shard_release(s->shard, 0);
+}
+
+/* The sums of all ranks. */
+static fw_status sum_over_ranks(fw_comm *comm, fw_loss_sum *sum) {
+    int64_t values[3] = {sum->fixed, sum->target_n, sum->not_finite};
+    FW_TRY(fw_comm_sum_i64(comm, values, 3));
+    *sum = (fw_loss_sum){values[0], values[1], values[2]};
+    return FW_OK;
+}
+
+static fw_status check_finite(int64_t step, const fw_loss_sum *sum, double grad_norm) {
+    if (sum->not_finite == 0 && isfinite(grad_norm)) return FW_OK;
+    if (sum->not_finite > 0)
+        return fw_fail(FW_ERR_INPUT,
+                       "step %lld: the loss of %lld of %lld targets is not a finite number; the weights were not "
+                       "changed. Lower --learning_rate or check the model (finewire eval)",
+                       (long long)step, (long long)sum->not_finite, (long long)sum->target_n);
+    return fw_fail(FW_ERR_INPUT,
+                   "step %lld: the gradient norm is %g; the weights were not changed. Lower --learning_rate",
+                   (long long)step, grad_norm);
+}
+
+fw_status fw_step_run(fw_step *s, int64_t step, int64_t epoch, int64_t step_in_epoch, double learning_rate,
+                      fw_step_result *result) {
+    int rank = fw_comm_rank(s->comm);
+    int64_t micro_n = fw_batcher_micro_steps(s->batcher, step_in_epoch);
+    int64_t target_n = fw_batcher_window_targets(s->batcher, epoch, step_in_epoch); /* of all ranks and micro-batches */
+    float grad_scale = 1.0f / (float)target_n;
+    fw_loss_sum sum = {0};
+
+    for (int64_t micro = 0; micro < micro_n; micro++) {
+        fw_micro_batch b;
+        FW_TRY(fw_batcher_fill(s->batcher, epoch, step_in_epoch, micro, rank, &s->tokens->host));
+        FW_TRY(fw_token_buffers_upload(s->tokens, &b));
+        FW_TRY(forward(s, &b));
+        FW_TRY(loss(s, &b, grad_scale, &sum));
+        FW_TRY(backward(s, &b, micro == micro_n - 1));
+    }
+    FW_TRY(fw_shard_finish(s->shard));
+    FW_TRY(sum_over_ranks(s->comm, &sum));
+
+    double squares;
+    FW_TRY(fw_shard_gradient_squares(s->shard, &squares));
+    double norm = sqrt(squares);
+    FW_TRY(check_finite(step, &sum, norm));
+
+    fw_adamw_options o = s->adamw;
+    o.step = step;
+    o.learning_rate = (float)learning_rate;
+    o.grad_scale = fw_optimizer_clip_factor(norm, s->max_grad_norm);
+    FW_TRY(fw_optimizer_update(s->shard, &s->model->table, s->device, &o, s->model->t));
+
+    *result = (fw_step_result){.loss = fw_loss_mean(&sum),
+                               .grad_norm = norm,
+                               .token_n = fw_batcher_window_tokens(s->batcher, epoch, step_in_epoch),
+                               .target_n = target_n};
+    return FW_OK;
+}
+
+fw_status fw_step_evaluate(fw_step *s, fw_batcher *batcher, fw_loss_sum *sum) {
+    *sum = (fw_loss_sum){0};
+    int64_t step_n = fw_batcher_steps_per_epoch(batcher);
+    for (int64_t step = 0; step < step_n; step++) {
+        for (int64_t micro = 0; micro < fw_batcher_micro_steps(batcher, step); micro++) {
+            fw_micro_batch b;
+            FW_TRY(fw_batcher_fill(batcher, 0, step, micro, fw_comm_rank(s->comm), &s->tokens->host));
+            FW_TRY(fw_token_buffers_upload(s->tokens, &b));
+            FW_TRY(forward(s, &b));
+            FW_TRY(loss(s, &b, 0, sum));
+        }
+    }
+    return sum_over_ranks(s->comm, sum);
+}

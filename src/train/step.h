@@ -1,0 +1,36 @@
+/* One optimizer step, and the forward pass that evaluation shares with it. step.c is the place to read first. */
+#ifndef FW_TRAIN_STEP_H
+#define FW_TRAIN_STEP_H
+
+#include "comm/comm.h"
+#include "shard/shard.h"
+#include "train/token_buffers.h"
+
+/* Everything a step works with; all borrowed. */
+typedef struct fw_step {
+    const fw_model *model;
+    fw_device *device;
+    fw_comm *comm;
+    fw_shard *shard;
+    fw_activations *activations;
+    fw_token_buffers *tokens;
+    fw_batcher *batcher;
+    double max_grad_norm;   /* 0: no clipping */
+    fw_adamw_options adamw; /* learning_rate, grad_scale and step are set by each step */
+} fw_step;
+
+typedef struct fw_step_result {
+    double loss;               /* mean over the targets of all ranks and micro-batches */
+    double grad_norm;          /* before clipping */
+    int64_t token_n, target_n; /* of all ranks */
+} fw_step_result;
+
+/* Step `step` (from 1) on window (epoch, step_in_epoch). Collective. Errors: FW_ERR_RANK; FW_ERR_INPUT when the loss or
+ * the gradient is not finite: then no weight has changed. */
+fw_status fw_step_run(fw_step *s, int64_t step, int64_t epoch, int64_t step_in_epoch, double learning_rate,
+                      fw_step_result *result);
+
+/* Forward only: adds the losses of every target of the batcher's data, in its order, over all ranks. Collective. */
+fw_status fw_step_evaluate(fw_step *s, fw_batcher *batcher, fw_loss_sum *sum);
+
+#endif

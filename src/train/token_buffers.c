@@ -1,0 +1,80 @@
+#include "train/token_buffers.h"
+
+#include "base/alloc.h"
+
+#include <math.h>
+
+enum { DEVICE_ARRAYS = 5 };
+
+static size_t array_bytes(int64_t cap_n) { return ((size_t)cap_n * sizeof(int32_t) + 63) / 64 * 64; }
+
+size_t fw_token_buffers_bytes(int64_t cap_n) { return DEVICE_ARRAYS * array_bytes(cap_n); }
+
+fw_status fw_token_buffers_init(fw_token_buffers *t, fw_device *device, int64_t cap_n) {
+    *t = (fw_token_buffers){.device = device, .cap_n = cap_n};
+    fw_status status;
+    void *block;
+    FW_TRY_OR(fw_batch_init(&t->host, cap_n), fail);
+    FW_TRY_OR(FW_NEW_ARRAY(t->row, (size_t)cap_n), fail);
+    FW_TRY_OR(FW_NEW_ARRAY(t->label, (size_t)cap_n), fail);
+    FW_TRY_OR(FW_NEW_ARRAY(t->loss_n, (size_t)cap_n), fail);
+    FW_TRY_OR(fw_device_alloc(device, &block, fw_token_buffers_bytes(cap_n), "tokens of a micro-batch"), fail);
+    int32_t **array[DEVICE_ARRAYS] = {&t->id_N, &t->position_N, &t->first_N, &t->row_n, &t->label_n};
+    for (int i = 0; i < DEVICE_ARRAYS; i++) *array[i] = (int32_t *)((char *)block + (size_t)i * array_bytes(cap_n));
+    return FW_OK;
+fail:
+    fw_token_buffers_fini(t);
+    return status;
+}
+
+void fw_token_buffers_fini(fw_token_buffers *t) {
+    if (t->device == NULL) return;
+    fw_batch_fini(&t->host);
+    fw_free(t->row);
+    fw_free(t->label);
+    fw_free(t->loss_n);
+    fw_device_free(t->device, t->id_N, fw_token_buffers_bytes(t->cap_n));
+    *t = (fw_token_buffers){0};
+}
+
+fw_status fw_token_buffers_upload(fw_token_buffers *t, fw_micro_batch *out) {
+    const fw_batch *h = &t->host;
+    int64_t n = 0;
+    for (int64_t i = 0; i < h->n; i++) {
+        if (h->target_N[i] < 0) continue;
+        t->row[n] = (int32_t)i;
+        t->label[n] = h->target_N[i];
+        n++;
+    }
+    size_t N_bytes = (size_t)h->n * sizeof(int32_t), n_bytes = (size_t)n * sizeof(int32_t);
+    FW_TRY(fw_copy(t->device, t->id_N, h->id_N, N_bytes));
+    FW_TRY(fw_copy(t->device, t->position_N, h->position_N, N_bytes));
+    FW_TRY(fw_copy(t->device, t->first_N, h->first_N, N_bytes));
+    FW_TRY(fw_copy(t->device, t->row_n, t->row, n_bytes));
+    FW_TRY(fw_copy(t->device, t->label_n, t->label, n_bytes));
+    *out = (fw_micro_batch){.N = h->n,
+                            .id_N = t->id_N,
+                            .position_N = t->position_N,
+                            .first_N = t->first_N,
+                            .n = n,
+                            .row_n = t->row_n,
+                            .label_n = t->label_n};
+    return FW_OK;
+}
+
+fw_status fw_token_buffers_add_losses(fw_token_buffers *t, fw_loss_sum *sum, const float *loss_n, int64_t n) {
+    FW_TRY(fw_copy(t->device, t->loss_n, loss_n, (size_t)n * sizeof(float)));
+    for (int64_t i = 0; i < n; i++) {
+        if (isfinite(t->loss_n[i]) && t->loss_n[i] < 1e9f)
+            sum->fixed += llrint((double)t->loss_n[i] * 0x1p24);
+        else
+            sum->not_finite++;
+    }
+    sum->target_n += n;
+    return FW_OK;
+}
+
+double fw_loss_mean(const fw_loss_sum *sum) {
+    if (sum->not_finite > 0 || sum->target_n == 0) return NAN;
+    return (double)sum->fixed * 0x1p-24 / (double)sum->target_n;
+}

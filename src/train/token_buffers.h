@@ -1,0 +1,36 @@
+/* The tokens of one micro-batch on the device, made from a flat host batch (data/batcher.h). */
+#ifndef FW_TRAIN_TOKEN_BUFFERS_H
+#define FW_TRAIN_TOKEN_BUFFERS_H
+
+#include "data/batcher.h"
+#include "model/model.h"
+
+typedef struct fw_token_buffers {
+    fw_device *device;                                      /* borrowed */
+    fw_batch host;                                          /* filled by the batcher */
+    int32_t *row, *label;                                   /* host: rows that have a target, and the target */
+    int32_t *id_N, *position_N, *first_N, *row_n, *label_n; /* device */
+    float *loss_n;                                          /* host copy of the losses */
+    int64_t cap_n;
+} fw_token_buffers;
+
+size_t fw_token_buffers_bytes(int64_t cap_n); /* of device memory */
+fw_status fw_token_buffers_init(fw_token_buffers *out, fw_device *device, int64_t cap_n);
+void fw_token_buffers_fini(fw_token_buffers *t);
+
+/* Bring t->host to the device; *out borrows from t. */
+fw_status fw_token_buffers_upload(fw_token_buffers *t, fw_micro_batch *out);
+
+/* Sum of losses as a fixed-point number of 2^-24: additions are exact, so the total does not depend on how tokens are
+ * spread over micro-batches and ranks. */
+typedef struct fw_loss_sum {
+    int64_t fixed; /* loss * 2^24 */
+    int64_t target_n;
+    int64_t not_finite; /* losses that are NaN or infinite; they are not in the sum */
+} fw_loss_sum;
+/* Add the n losses on the device. */
+fw_status fw_token_buffers_add_losses(fw_token_buffers *t, fw_loss_sum *sum, const float *loss_n, int64_t n);
+/* Mean over target_n; NaN when not_finite. */
+double fw_loss_mean(const fw_loss_sum *sum);
+
+#endif
