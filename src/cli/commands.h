@@ -4,17 +4,19 @@
 
 #include "config/options.h"
 
-/* A command that takes options (config/commands.def). They are read and checked (fw_options_check) before it is
- * called; the caller reports the error and turns the status into the exit code. */
+/* A command that takes options (config/commands.def). They are read and checked (fw_options_check) before it
+ * is called; its caller reports the error and turns the status into the exit code. */
 typedef fw_status (*fw_cli_command)(const fw_options *options);
 
-/* Find the command, read its options, run it, report: everything main does. argv[0] is the program. Returns the
- * exit code. */
+/* Everything main does: find the command, read its options, run it, report. Returns the exit code. */
 int fw_cli_main(int argc, char **argv);
 
-/* finewire help [COMMAND | --markdown]. arguments after "help". */
+/* Errors: FW_ERR_OPTION, naming the nearest command. */
+fw_status fw_cli_find_command(fw_command *out, const char *name);
+
+/* finewire help [COMMAND | --markdown]: the arguments after "help". */
 fw_status fw_cli_help(int argc, char *const *argv);
-/* Help of one command, or of all when command is FW_COMMAND_N. */
+fw_status fw_cli_help_overview(void);
 fw_status fw_cli_help_command(fw_command command);
 fw_status fw_cli_version(void);
 

@@ -17,6 +17,7 @@
 void fw_terminal_start(void);
 /* Messages of a job of several ranks: warnings and errors say which rank; other lines come from rank 0 alone. */
 void fw_terminal_set_rank(int rank, int world);
+int fw_terminal_rank(void);
 
 bool fw_terminal_stdout_is_tty(void);
 bool fw_terminal_stderr_is_tty(void);
@@ -39,6 +40,10 @@ const char *fw_human_count(char *out, double count);      /* 950, 134.5 M */
 const char *fw_human_duration(char *out, double seconds); /* 4.2 s, 3:07, 1:02:33, 2 d 03:10 */
 
 /* ---- progress ---- */
+
+/* The line that stays at the bottom of a terminal: messages scroll above it. "" takes it away. The caller keeps
+ * it narrower than fw_terminal_width. */
+void fw_terminal_show_bar(const char *text);
 
 /* What one step gave. NAN where a number is not known yet. */
 typedef struct fw_progress_values {

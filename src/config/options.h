@@ -12,16 +12,15 @@
  *     out: fw_options_fini(&o);
  *
  * The order of precedence is default, recipe, command line; each option remembers where its value came
- * from. All errors are FW_ERR_OPTION and name the flag or FILE:LINE, the value, and what is allowed;
- * FW_ERR_INPUT when the recipe cannot be read. */
+ * from. All errors of users are FW_ERR_OPTION and name the flag or FILE:LINE, the value, and what is allowed. */
 #ifndef FW_CONFIG_OPTIONS_H
 #define FW_CONFIG_OPTIONS_H
 
 #include "base/status.h"
-#include "base/strbuf.h"
 
 #include <jansson.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* FW_COMMAND_TRAIN, ... and masks FW_FOR_TRAIN, ... */
@@ -135,16 +134,16 @@ typedef struct fw_option_info {
 } fw_option_info;
 
 const fw_option_info *fw_option_get(fw_option_id id);
-/* Other spellings of the option, in *text as "model, model_path"; "" when there are none. Errors: FW_ERR_NOMEM. */
-fw_status fw_option_aliases(fw_strbuf *text, fw_option_id id);
-/* "from 0 to 10", "at least 1", "ddp", "auto, cpu or ref": what values are allowed; "" when any text is. */
-fw_status fw_option_bounds(fw_strbuf *text, fw_option_id id);
+/* Other spellings of the option, "model, model_path"; "" when there are none. At most `bytes`; returns `out`. */
+const char *fw_option_aliases(fw_option_id id, char *out, size_t bytes);
+/* What values are allowed: "from 0 to 10", "at least 1", "auto, cpu or ref"; "" when any text is. */
+const char *fw_option_bounds(fw_option_id id, char *out, size_t bytes);
 const char *fw_option_group_title(fw_option_group group);
 
 typedef struct fw_command_info {
     const char *name, *summary;
     int positional; /* fw_option_id, or -1 */
 } fw_command_info;
-const fw_command_info *fw_command_get(fw_command command);
+fw_command_info fw_command_get(fw_command command);
 
 #endif

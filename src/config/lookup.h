@@ -1,0 +1,46 @@
+/* From a name somebody wrote to an option, and from a text to its value. Private to the config room. */
+#ifndef FW_CONFIG_LOOKUP_H
+#define FW_CONFIG_LOOKUP_H
+
+#include "config/options.h"
+
+/* Where something was written: a line of a recipe, or the command line (file NULL). */
+typedef struct fw_option_place {
+    const char *file;
+    int line;
+} fw_option_place;
+
+/* Another name of an option; has_max: values above max are refused under this name. */
+typedef struct fw_option_spelling {
+    const char *name;
+    fw_option_id id;
+    double max;
+    bool has_max;
+} fw_option_spelling;
+
+int fw_option_by_name(const char *name);                   /* the exact name; -1 */
+const fw_option_spelling *fw_option_spelling_at(size_t i); /* NULL after the last */
+bool fw_option_comes_later(const char *name);              /* known elsewhere, not supported yet */
+
+/* A name as written (with underscores) -> the option. *spelling is NULL for its own name. Errors: FW_ERR_OPTION:
+ * misspelt (names the nearest), of another command, not supported yet. */
+fw_status fw_option_find(fw_option_id *id, const fw_option_spelling **spelling, fw_command command, const char *name,
+                         fw_option_place place);
+
+/* "--name", or "FILE:LINE: name": how messages begin. Returns `out`. */
+enum { FW_LABEL_BYTES = 256 };
+const char *fw_option_label(char *out, const char *name, fw_option_place place);
+
+/* Read `text` as the option's type, check its bounds, and store it in its field when `store`. name: as
+ * written, for messages. Errors: FW_ERR_OPTION, FW_ERR_NOMEM; the field is unchanged then. */
+fw_status fw_option_set(fw_options *o, fw_option_id id, const fw_option_spelling *spelling, const char *name,
+                        const char *text, fw_option_place place, bool store);
+
+/* Texts to numbers: NULL when good, else what is wrong with the text, e.g. "it is not a whole number". */
+const char *fw_value_read_bool(bool *out, const char *text);
+const char *fw_value_read_int(int64_t *out, const char *text);
+const char *fw_value_read_float(double *out, const char *text);
+const char *fw_value_read_size(int64_t *out, const char *text);
+const char *fw_value_check_text(const char *text); /* valid UTF-8 */
+
+#endif

@@ -1,0 +1,90 @@
+/* Rules between options, and the values that follow from others. */
+#include "config/lookup.h"
+
+#include "base/alloc.h"
+#include "base/log.h"
+
+#include <math.h>
+#include <string.h>
+
+static fw_status need(const fw_options *o, fw_option_id id) {
+    const fw_option_info *info = fw_option_get(id);
+    fw_command_info command = fw_command_get(o->command);
+    const char *text;
+    memcpy(&text, (const char *)o + info->offset, sizeof text);
+    if (text != NULL) return FW_OK;
+    if ((int)id == command.positional)
+        return fw_fail(FW_ERR_OPTION, "finewire %s needs a %s: finewire %s PATH", command.name, info->name,
+                       command.name);
+    const char *kind = info->type == FW_TYPE_TEXT ? "TEXT" : "PATH";
+    return fw_fail(FW_ERR_OPTION, "finewire %s needs --%s %s%s", command.name, info->name, kind,
+                   o->command == FW_COMMAND_TRAIN ? " (or a line of the recipe)" : "");
+}
+
+/* TrainingArguments take a truth value here. */
+static fw_status resolve_resume(fw_options *o) {
+    bool truth;
+    if (fw_value_read_bool(&truth, o->resume_from_checkpoint) != NULL) {
+        if (o->resume_from_checkpoint[0] == 0)
+            return fw_fail(FW_ERR_OPTION, "resume_from_checkpoint is empty; write auto, never or a folder");
+        return FW_OK;
+    }
+    char *word;
+    FW_TRY(fw_strdup(&word, truth ? "auto" : "never"));
+    fw_free(o->resume_from_checkpoint);
+    o->resume_from_checkpoint = word;
+    return FW_OK;
+}
+
+static fw_status check_train(fw_options *o) {
+    FW_TRY(need(o, FW_OPTION_model_name_or_path));
+    FW_TRY(need(o, FW_OPTION_dataset_name));
+    FW_TRY(need(o, FW_OPTION_output_dir));
+    if (o->max_steps == 0)
+        return fw_fail(FW_ERR_OPTION,
+                       "max_steps is 0, which trains nothing; it must be at least 1, or -1 to go by num_train_epochs");
+    if (o->warmup_steps >= 1 && o->warmup_steps != floor(o->warmup_steps))
+        return fw_fail(FW_ERR_OPTION,
+                       "warmup_steps is %g; it must be a whole number of steps, or below 1 for a part of all steps",
+                       o->warmup_steps);
+    if (o->warmup_steps > 0 && o->lr_scheduler_type == FW_LR_CONSTANT)
+        fw_log_warning(
+            "warmup_steps has no effect with lr_scheduler_type constant; constant_with_warmup has a warm-up");
+    if (o->eval_strategy != FW_WHEN_NO && o->eval_dataset == NULL)
+        return fw_fail(FW_ERR_OPTION,
+                       "eval_strategy is %s, but there is no eval_dataset; name a file or set eval_strategy to no",
+                       fw_when_words[o->eval_strategy]);
+    if (o->eval_strategy == FW_WHEN_NO && o->eval_dataset != NULL)
+        fw_log_warning("eval_dataset is not used, as eval_strategy is no; set it to steps or epoch");
+    FW_TRY(resolve_resume(o));
+    if (o->data_seed < 0) o->data_seed = o->seed;
+    if (o->eval_steps == 0) o->eval_steps = o->logging_steps;
+    return FW_OK;
+}
+
+static fw_status check_generate(const fw_options *o) {
+    FW_TRY(need(o, FW_OPTION_model_name_or_path));
+    FW_TRY(need(o, FW_OPTION_prompt));
+    if (o->raw && o->system_prompt != NULL)
+        return fw_fail(FW_ERR_OPTION,
+                       "--system_prompt has no place in a raw prompt; leave out one of --raw and --system_prompt");
+    if (o->temperature == 0 && o->top_p < 1)
+        return fw_fail(FW_ERR_OPTION, "--top_p needs --temperature above 0: at 0 the likeliest token is taken");
+    return FW_OK;
+}
+
+fw_status fw_options_check(fw_options *o) {
+    switch (o->command) {
+    case FW_COMMAND_TRAIN: return check_train(o);
+    case FW_COMMAND_EVAL: FW_TRY(need(o, FW_OPTION_model_name_or_path)); return need(o, FW_OPTION_dataset_name);
+    case FW_COMMAND_GENERATE: return check_generate(o);
+    case FW_COMMAND_IMPORT: FW_TRY(need(o, FW_OPTION_file)); return need(o, FW_OPTION_output);
+    case FW_COMMAND_N: break;
+    }
+    return fw_fail(FW_ERR_INTERNAL, "options of an unknown command");
+}
+
+int64_t fw_options_warmup_steps(const fw_options *o, int64_t total_steps) {
+    double steps = o->warmup_steps >= 1 ? o->warmup_steps : ceil(o->warmup_steps * (double)total_steps);
+    return (int64_t)steps;
+}

@@ -1,0 +1,130 @@
+/* The command line. */
+#include "config/lookup.h"
+
+#include "base/alloc.h"
+#include "base/file.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { NAME_BYTES = 128, RECIPE_LIMIT_BYTES = 1 << 20 };
+
+typedef struct fw_arguments {
+    int argc, next;
+    char *const *argv;
+} fw_arguments;
+
+static const fw_option_place command_line = {0};
+
+static fw_status set(fw_options *o, fw_option_id id, const fw_option_spelling *spelling, const char *name,
+                     const char *text) {
+    FW_TRY(fw_option_set(o, id, spelling, name, text, command_line, true));
+    o->origin[id].from = FW_FROM_COMMAND_LINE;
+    return FW_OK;
+}
+
+/* "learning-rate=1" -> "learning_rate"; *value points behind the sign, NULL without one. */
+static fw_status split(char name[NAME_BYTES], const char **value, const char *flag) {
+    const char *sign = strchr(flag, '=');
+    size_t name_n = sign != NULL ? (size_t)(sign - flag) : strlen(flag);
+    if (name_n == 0 || name_n >= NAME_BYTES)
+        return fw_fail(FW_ERR_OPTION, "--%.100s is not an option of finewire", flag);
+    for (size_t i = 0; i < name_n; i++) name[i] = flag[i] == '-' ? '_' : flag[i];
+    name[name_n] = 0;
+    *value = sign != NULL ? sign + 1 : NULL;
+    return FW_OK;
+}
+
+/* --no_bf16: the option behind it, when it is one that may be true or false. */
+static bool find_negated(fw_option_id *id, fw_command command, const char *name) {
+    if (strncmp(name, "no_", 3) != 0) return false;
+    int found = fw_option_by_name(name + 3);
+    if (found < 0 || fw_option_get((fw_option_id)found)->type != FW_TYPE_BOOL) return false;
+    if ((fw_option_get((fw_option_id)found)->commands & (1u << command)) == 0) return false;
+    *id = (fw_option_id)found;
+    return true;
+}
+
+static fw_status parse_flag(fw_options *o, fw_arguments *a, const char *flag) {
+    char name[NAME_BYTES];
+    const char *value = NULL;
+    fw_option_id id;
+    const fw_option_spelling *spelling;
+    FW_TRY(split(name, &value, flag));
+    if (find_negated(&id, o->command, name)) {
+        if (value != NULL)
+            return fw_fail(FW_ERR_OPTION, "--%s takes no value; write --%s %.100s", name, name + 3, value);
+        return set(o, id, NULL, name, "false");
+    }
+    FW_TRY(fw_option_find(&id, &spelling, o->command, name, command_line));
+    const char *following = a->next < a->argc ? a->argv[a->next] : NULL;
+    if (value == NULL && fw_option_get(id)->type == FW_TYPE_BOOL) {
+        /* the next argument is the value only when it reads as one: `--packing recipe.yaml` */
+        bool ignored;
+        if (following != NULL && fw_value_read_bool(&ignored, following) == NULL) {
+            value = following;
+            a->next++;
+        } else {
+            value = "true";
+        }
+    }
+    if (value == NULL) {
+        if (following == NULL || strncmp(following, "--", 2) == 0)
+            return fw_fail(FW_ERR_OPTION, "--%s needs a value%s", name,
+                           following == NULL ? "" : "; for one that begins with two dashes write --NAME=VALUE");
+        value = following;
+        a->next++;
+    }
+    return set(o, id, spelling, name, value);
+}
+
+static fw_status parse_bare(fw_options *o, const char *argument) {
+    fw_command_info command = fw_command_get(o->command);
+    if (command.positional < 0)
+        return fw_fail(FW_ERR_OPTION, "finewire %s does not know what to do with \"%.100s\"; options are --NAME VALUE",
+                       command.name, argument);
+    fw_option_id id = (fw_option_id)command.positional;
+    const char *name = fw_option_get(id)->name;
+    if (fw_options_given(o, id))
+        return fw_fail(FW_ERR_OPTION, "finewire %s takes one %s; \"%.100s\" is a second one", command.name, name,
+                       argument);
+    return set(o, id, NULL, name, argument);
+}
+
+static fw_status parse_arguments(fw_options *o, fw_arguments *a) {
+    bool only_bare = false; /* after "--" */
+    while (a->next < a->argc) {
+        const char *argument = a->argv[a->next++];
+        if (only_bare)
+            FW_TRY(parse_bare(o, argument));
+        else if (strcmp(argument, "--") == 0)
+            only_bare = true;
+        else if (strncmp(argument, "--", 2) == 0)
+            FW_TRY(parse_flag(o, a, argument + 2));
+        else if (argument[0] == '-' && argument[1] != 0)
+            return fw_fail(FW_ERR_OPTION, "%.100s is not an option of finewire; options begin with two dashes",
+                           argument);
+        else
+            FW_TRY(parse_bare(o, argument));
+    }
+    return FW_OK;
+}
+
+fw_status fw_options_parse(fw_options *o, int argc, char *const *argv) {
+    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (strcmp(argv[i], "--help") != 0 && strcmp(argv[i], "-h") != 0) continue;
+        o->help_asked = true;
+        return FW_OK;
+    }
+    FW_TRY(parse_arguments(o, &(fw_arguments){argc, 0, argv}));
+    if (o->recipe == NULL) return FW_OK;
+    fw_strbuf text = {0};
+    fw_status status;
+    status = fw_file_read(&text, o->recipe, RECIPE_LIMIT_BYTES);
+    if (status == FW_ERR_INPUT) status = fw_fail_context(FW_ERR_OPTION, "reading the recipe: ");
+    FW_TRY_OR(status, done);
+    FW_TRY_OR(fw_options_parse_recipe(o, fw_strbuf_text(&text), text.len_bytes, o->recipe), done);
+done:
+    fw_strbuf_fini(&text);
+    return status;
+}
