@@ -208,8 +208,8 @@ static double att_qkv[ATT_N * ATT_S], att_do[ATT_N * ATT_H * ATT_D], att_o[ATT_N
 static const float att_scale = 0.6f;
 static double attention_loss(void) {
     const double *k = att_qkv + ATT_H * ATT_D, *v = k + ATT_K * ATT_D;
-    assert_int_equal(fw_attention_forward(ref, att_o, (void *)att_lse, att_qkv, ATT_S, k, v, ATT_S, att_first, ATT_N, 0,
-                                          ATT_H, ATT_K, ATT_D, att_scale, FW_F64),
+    assert_int_equal(fw_attention_forward(ref, att_o, (void *)att_lse, att_qkv, ATT_S, k, ATT_S, v, ATT_S, att_first,
+                                          ATT_N, 0, ATT_H, ATT_K, ATT_D, att_scale, FW_F64),
                      FW_OK);
     return dot(att_o, att_do, COUNT(att_o));
 }
@@ -224,8 +224,8 @@ static void test_attention_backward(void **state) {
         double *dk = dqkv + ATT_H * ATT_D, *dv = dk + ATT_K * ATT_D;
         attention_loss(); /* fills o and lse */
         assert_int_equal(fw_attention_backward(ref, dqkv, ATT_S, dk, dv, ATT_S, att_do, att_o, (void *)att_lse, att_qkv,
-                                               ATT_S, k, v, ATT_S, att_first, ATT_N, ATT_H, ATT_K, ATT_D, att_scale,
-                                               FW_F64),
+                                               ATT_S, k, ATT_S, v, ATT_S, att_first, ATT_N, ATT_H, ATT_K, ATT_D,
+                                               att_scale, FW_F64),
                          FW_OK);
         check(packed ? "attention dqkv, packed" : "attention dqkv", attention_loss, att_qkv, COUNT(att_qkv), dqkv);
     }

@@ -1,0 +1,625 @@
+/* Buffers, calls and shapes of every operation: the table of device/ops.def once more, as data. */
+#include "support/op_cases.h"
+
+#include "base/alloc.h"
+#include "base/rng.h"
+
+#include <math.h>
+
+/* --- adding buffers; each returns the first contents, to be filled or changed --- */
+
+static double *add_buffer(fw_op_case *c, const char *name, fw_op_use use, fw_dtype type, fw_dtype judge_type,
+                          int64_t n) {
+    FW_ASSERT(c->buffer_n < FW_OP_BUFFER_CAP);
+    fw_op_buffer *b = &c->buffer[c->buffer_n++];
+    *b = (fw_op_buffer){.name = name, .use = use, .type = type, .judge_type = c->exact ? type : judge_type, .n = n};
+    FW_ASSERT(FW_NEW_ARRAY(b->value, (size_t)n) == FW_OK);
+    FW_ASSERT(FW_NEW_ARRAY(b->bound, (size_t)n) == FW_OK);
+    for (int64_t i = 0; i < n; i++) b->value[i] = (double)NAN;
+    return b->value;
+}
+
+static void add_null(fw_op_case *c, const char *name) {
+    FW_ASSERT(c->buffer_n < FW_OP_BUFFER_CAP);
+    c->buffer[c->buffer_n++] = (fw_op_buffer){.name = name, .n = -1};
+}
+
+static double rounded(fw_dtype type, double value) {
+    if (type == FW_BF16) return (double)fw_bf16_to_f32(fw_bf16_from_f32((float)value));
+    if (type == FW_F16) return (double)fw_f16_to_f32(fw_f16_from_f32((float)value));
+    return type == FW_F32 ? (double)(float)value : value;
+}
+
+/* Normal numbers times `magnitude`, the last buffer added. */
+static double *fill_normal(fw_op_case *c, double magnitude) {
+    const fw_op_buffer *b = &c->buffer[c->buffer_n - 1];
+    for (int64_t i = 0; i < b->n; i++)
+        b->value[i] = rounded(b->type, magnitude * fw_rng_normal(2, (uint64_t)c->buffer_n, (uint64_t)i));
+    return b->value;
+}
+
+static double magnitude_of(const fw_op_case *c) { return c->shape->magnitude > 0 ? c->shape->magnitude : 1; }
+
+/* Tensors of the compute type: numbers in, nothing yet out. */
+static double *add_input(fw_op_case *c, const char *name, int64_t n) {
+    add_buffer(c, name, FW_OP_IN, c->t, FW_F64, n);
+    return fill_normal(c, 1);
+}
+static double *add_scaled_input(fw_op_case *c, const char *name, int64_t n) {
+    add_buffer(c, name, FW_OP_IN, c->t, FW_F64, n);
+    return fill_normal(c, magnitude_of(c));
+}
+static double *add_output(fw_op_case *c, const char *name, int64_t n) {
+    return add_buffer(c, name, FW_OP_OUT, c->t, FW_F64, n);
+}
+/* The main input, `rows` of `row_n`: large, small or with zero rows as the shape says. `shared`: the output too. */
+static double *add_main_input(fw_op_case *c, const char *name, int64_t rows, int64_t row_n, int shared) {
+    add_buffer(c, name, shared ? FW_OP_INOUT : FW_OP_IN, c->t, FW_F64, rows * row_n);
+    double *x = fill_normal(c, magnitude_of(c));
+    if (c->shape->zero)
+        for (int64_t i = 0; i < rows * row_n; i++) x[i] = i / row_n % 2 == 0 ? 0 : x[i];
+    return x;
+}
+/* fp32 for devices, fp64 for the judge. */
+static double *add_wide_input(fw_op_case *c, const char *name, int64_t n, double magnitude) {
+    add_buffer(c, name, FW_OP_IN, FW_F32, FW_F64, n);
+    return fill_normal(c, magnitude);
+}
+static double *add_wide_output(fw_op_case *c, const char *name, int64_t n) {
+    return add_buffer(c, name, FW_OP_OUT, FW_F32, FW_F64, n);
+}
+static double *add_accumulated(fw_op_case *c, const char *name, int64_t n) {
+    add_buffer(c, name, FW_OP_INOUT, FW_F32, FW_F64, n);
+    return fill_normal(c, 1);
+}
+static double *add_ids(fw_op_case *c, const char *name, int64_t n, int64_t limit) {
+    double *id = add_buffer(c, name, FW_OP_IN, FW_I32, FW_I32, n);
+    for (int64_t i = 0; i < n; i++) id[i] = (double)(fw_rng_bits(3, (uint64_t)limit, (uint64_t)i) % (uint64_t)limit);
+    return id;
+}
+
+#define SHAPES(name, ...) static const fw_op_shape shapes_##name[] = {__VA_ARGS__};
+#define BUILD(name) static void build_##name(fw_op_case *c, fw_device *judge)
+#define CALL(name) static fw_status call_##name(fw_device *d, const fw_op_shape *s, fw_dtype t, void *const *p)
+#define BUILD_LOCALS                                                                                                   \
+    const fw_op_shape *s = c->shape;                                                                                   \
+    (void)judge
+#define HUGE_VALUES .magnitude = 1e9
+#define DENORMALS .magnitude = 0x1p-130
+
+/* --- embedding --- */
+SHAPES(embedding_forward, {.name = "no rows", .N = 0, .C = 4, .V = 3}, {.name = "one number", .N = 1, .C = 1, .V = 1},
+       {.name = "odd", .N = 65, .C = 97, .V = 101})
+BUILD(embedding_forward) {
+    BUILD_LOCALS;
+    add_output(c, "y", s->N * s->C);
+    add_input(c, "w", s->V * s->C);
+    add_ids(c, "id", s->N, s->V);
+}
+CALL(embedding_forward) { return fw_embedding_forward(d, p[0], p[1], p[2], s->N, s->C, s->V, t); }
+
+SHAPES(embedding_backward, {.name = "no rows", .N = 0, .C = 4, .V = 3}, {.name = "one row", .N = 1, .C = 1, .V = 1},
+       {.name = "repeated ids", .N = 130, .C = 33, .V = 5}, {.name = "odd", .N = 65, .C = 97, .V = 101})
+BUILD(embedding_backward) {
+    BUILD_LOCALS;
+    add_accumulated(c, "dw", s->V * s->C);
+    add_input(c, "dy", s->N * s->C);
+    add_ids(c, "id", s->N, s->V);
+}
+CALL(embedding_backward) { return fw_embedding_backward(d, p[0], p[1], p[2], s->N, s->C, s->V, t); }
+
+/* --- rmsnorm --- */
+static const float norm_eps = 1e-5f;
+#define NORM_SHAPES                                                                                                    \
+    {.name = "no rows", .N = 0, .G = 1, .C = 8}, {.name = "one number", .N = 1, .G = 1, .C = 1},                       \
+        {.name = "plain", .N = 5, .G = 1, .C = 576}, {.name = "odd", .N = 33, .G = 1, .C = 97},                        \
+        {.name = "heads in packed rows", .N = 7, .G = 9, .C = 64, .gap = 384},                                         \
+        {.name = "heads of 128, rows off alignment", .N = 4, .G = 3, .C = 128, .gap = 1},                              \
+        {.name = "heads of 80", .N = 3, .G = 2, .C = 80, .gap = 3},                                                    \
+        {.name = "zero rows", .N = 4, .G = 1, .C = 64, .zero = 1},                                                     \
+        {.name = "huge", .N = 3, .G = 1, .C = 100, HUGE_VALUES}, {                                                     \
+        .name = "denormal", .N = 3, .G = 1, .C = 100, DENORMALS                                                        \
+    }
+
+SHAPES(rmsnorm_forward, NORM_SHAPES, {.name = "in place", .N = 6, .G = 2, .C = 65, .gap = 5, .in_place = 1})
+BUILD(rmsnorm_forward) {
+    BUILD_LOCALS;
+    int64_t row = s->G * s->C + s->gap;
+    if (s->in_place)
+        add_null(c, "y");
+    else
+        add_output(c, "y", s->N * (row + s->gap)); /* rows of y lie further apart than those of x */
+    add_wide_output(c, "rstd", s->N * s->G);
+    add_main_input(c, "x", s->N, row, s->in_place);
+    add_input(c, "w", s->C);
+}
+CALL(rmsnorm_forward) {
+    int64_t row = s->G * s->C + s->gap;
+    return fw_rmsnorm_forward(d, s->in_place ? p[2] : p[0], s->in_place ? row : row + s->gap, p[1], p[2], row, p[3],
+                              norm_eps, s->N, s->G, s->C, t);
+}
+
+SHAPES(rmsnorm_backward, NORM_SHAPES, {.name = "many rows", .N = 300, .G = 1, .C = 33},
+       {.name = "dx added to another", .N = 5, .G = 1, .C = 65, .with_add = 1},
+       {.name = "dx added to itself", .N = 5, .G = 1, .C = 65, .gap = 2, .with_add = 2},
+       {.name = "dx is dy", .N = 5, .G = 2, .C = 65, .gap = 2, .in_place = 1},
+       {.name = "dx is dy, added to another", .N = 5, .G = 1, .C = 64, .with_add = 1, .in_place = 1})
+BUILD(rmsnorm_backward) {
+    BUILD_LOCALS;
+    int64_t row = s->G * s->C + s->gap;
+    if (s->in_place) {
+        add_null(c, "dx");
+    } else {
+        double *dx = add_output(c, "dx", s->N * row);
+        if (s->with_add == 2) c->buffer[0].use = FW_OP_INOUT, dx = fill_normal(c, 1);
+        (void)dx;
+    }
+    add_accumulated(c, "dw", s->C);
+    add_input(c, "dy", s->N * row);
+    if (s->in_place) c->buffer[2].use = FW_OP_INOUT;
+    if (s->with_add == 1)
+        add_input(c, "dx_add", s->N * row);
+    else
+        add_null(c, "dx_add");
+    const double *x = add_main_input(c, "x", s->N, row, 0);
+    add_input(c, "w", s->C);
+    double *rstd = add_wide_input(c, "rstd", s->N * s->G, 1);
+    for (int64_t n = 0; n < s->N; n++) {
+        for (int64_t g = 0; g < s->G; g++) {
+            double sum = 0;
+            for (int64_t i = 0; i < s->C; i++) sum += pow(x[n * row + g * s->C + i], 2);
+            rstd[n * s->G + g] = (double)(float)(1 / sqrt(sum / (double)s->C + (double)norm_eps));
+        }
+    }
+}
+CALL(rmsnorm_backward) {
+    int64_t row = s->G * s->C + s->gap;
+    void *dx = s->in_place ? p[2] : p[0];
+    return fw_rmsnorm_backward(d, dx, row, p[1], p[2], row, s->with_add == 2 ? dx : p[3], p[4], row, p[5], p[6], s->N,
+                               s->G, s->C, t);
+}
+
+/* --- rope: tables of 50 positions --- */
+enum { ROPE_P = 50 };
+SHAPES(rope, {.name = "no rows", .N = 0, .G = 1, .D = 16, .direction = 1},
+       {.name = "one pair", .N = 1, .G = 1, .D = 2, .direction = 1},
+       {.name = "heads of 16", .N = 9, .G = 4, .D = 16, .gap = 7, .direction = 1},
+       {.name = "packed heads of 64", .N = 33, .G = 9, .D = 64, .gap = 384, .direction = 1},
+       {.name = "back, heads of 64", .N = 33, .G = 3, .D = 64, .direction = -1},
+       {.name = "heads of 80", .N = 5, .G = 3, .D = 80, .gap = 1, .direction = 1},
+       {.name = "back, heads of 128", .N = 5, .G = 2, .D = 128, .direction = -1},
+       {.name = "heads of 22", .N = 5, .G = 2, .D = 22, .direction = 1},
+       {.name = "huge", .N = 3, .G = 1, .D = 64, .direction = 1, HUGE_VALUES},
+       {.name = "denormal", .N = 3, .G = 1, .D = 64, .direction = 1, DENORMALS})
+BUILD(rope) {
+    BUILD_LOCALS;
+    int64_t E = s->D / 2;
+    add_main_input(c, "x", s->N, s->G * s->D + s->gap, 1);
+    double *cosine = add_buffer(c, "cos", FW_OP_IN, FW_F32, FW_F32, ROPE_P * E);
+    double *sine = add_buffer(c, "sin", FW_OP_IN, FW_F32, FW_F32, ROPE_P * E);
+    for (int64_t i = 0; i < ROPE_P * E; i++) {
+        double angle = (double)(i / E) * pow(10000, -(double)(i % E) / (double)E);
+        cosine[i] = (double)(float)cos(angle);
+        sine[i] = (double)(float)sin(angle);
+    }
+    add_ids(c, "position", s->N, ROPE_P);
+}
+CALL(rope) { return fw_rope(d, p[0], s->G * s->D + s->gap, p[1], p[2], p[3], s->N, s->G, s->D, s->direction, t); }
+
+/* --- matmul: C is I --- */
+#define MATMUL_SHAPES                                                                                                  \
+    {.name = "no rows", .N = 0, .O = 3, .C = 4}, {.name = "one number", .N = 1, .O = 1, .C = 1},                       \
+        {.name = "one row", .N = 1, .O = 192, .C = 576}, {.name = "small odd", .N = 7, .O = 5, .C = 3},                \
+        {.name = "odd", .N = 33, .O = 97, .C = 65}, {.name = "even", .N = 64, .O = 128, .C = 96},                      \
+        {.name = "vocabulary odd", .N = 5, .O = 1003, .C = 64}, {.name = "long sum", .N = 9, .O = 24, .C = 1536},      \
+        {.name = "many rows", .N = 259, .O = 48, .C = 32}, {.name = "zero rows", .N = 6, .O = 17, .C = 40, .zero = 1}, \
+        {.name = "huge", .N = 5, .O = 17, .C = 40, HUGE_VALUES}, {                                                     \
+        .name = "denormal", .N = 5, .O = 17, .C = 40, DENORMALS                                                        \
+    }
+
+SHAPES(matmul_forward, MATMUL_SHAPES, {.name = "no bias", .N = 33, .O = 97, .C = 65, .without = 1},
+       {.name = "no bias, fp32 result", .N = 5, .O = 1003, .C = 64, .without = 1, .wide_output = 1},
+       {.name = "bias, fp32 result", .N = 17, .O = 33, .C = 64, .wide_output = 1})
+BUILD(matmul_forward) {
+    BUILD_LOCALS;
+    if (s->wide_output)
+        add_wide_output(c, "y", s->N * s->O);
+    else
+        add_output(c, "y", s->N * s->O);
+    add_main_input(c, "x", s->N, s->C, 0);
+    add_input(c, "w", s->O * s->C);
+    if (s->without)
+        add_null(c, "b");
+    else
+        add_input(c, "b", s->O);
+}
+CALL(matmul_forward) {
+    return fw_matmul_forward(d, p[0], p[1], p[2], p[3], s->N, s->O, s->C, t,
+                             s->wide_output && t != FW_F64 ? FW_F32 : t);
+}
+
+SHAPES(matmul_backward_input, MATMUL_SHAPES)
+BUILD(matmul_backward_input) {
+    BUILD_LOCALS;
+    add_output(c, "dx", s->N * s->C);
+    add_main_input(c, "dy", s->N, s->O, 0);
+    add_input(c, "w", s->O * s->C);
+}
+CALL(matmul_backward_input) { return fw_matmul_backward_input(d, p[0], p[1], p[2], s->N, s->O, s->C, t); }
+
+SHAPES(matmul_backward_weight, MATMUL_SHAPES)
+BUILD(matmul_backward_weight) {
+    BUILD_LOCALS;
+    add_accumulated(c, "dw", s->O * s->C);
+    add_main_input(c, "dy", s->N, s->O, 0);
+    add_input(c, "x", s->N * s->C);
+}
+CALL(matmul_backward_weight) { return fw_matmul_backward_weight(d, p[0], p[1], p[2], s->N, s->O, s->C, t); }
+
+SHAPES(bias_backward, {.name = "no rows", .N = 0, .O = 3}, {.name = "one number", .N = 1, .O = 1},
+       {.name = "one row", .N = 1, .O = 193}, {.name = "many rows", .N = 1025, .O = 17},
+       {.name = "wide", .N = 33, .O = 960}, {.name = "huge", .N = 5, .O = 17, HUGE_VALUES})
+BUILD(bias_backward) {
+    BUILD_LOCALS;
+    add_accumulated(c, "db", s->O);
+    add_main_input(c, "dy", s->N, s->O, 0);
+}
+CALL(bias_backward) { return fw_bias_backward(d, p[0], p[1], s->N, s->O, t); }
+
+/* --- swiglu: C is F --- */
+#define SWIGLU_SHAPES                                                                                                  \
+    {.name = "no rows", .N = 0, .C = 8}, {.name = "one number", .N = 1, .C = 1}, {.name = "odd", .N = 7, .C = 257},    \
+        {.name = "wide", .N = 5, .C = 1536}, {.name = "zero rows", .N = 5, .C = 33, .zero = 1},                        \
+        {.name = "far out", .N = 5, .C = 129, .magnitude = 60}, {.name = "huge", .N = 3, .C = 40, HUGE_VALUES}, {      \
+        .name = "denormal", .N = 3, .C = 40, DENORMALS                                                                 \
+    }
+
+SHAPES(swiglu_forward, SWIGLU_SHAPES)
+BUILD(swiglu_forward) {
+    BUILD_LOCALS;
+    add_output(c, "h", s->N * s->C);
+    add_main_input(c, "gu", s->N, 2 * s->C, 0);
+}
+CALL(swiglu_forward) { return fw_swiglu_forward(d, p[0], p[1], s->N, s->C, t); }
+
+SHAPES(swiglu_backward, SWIGLU_SHAPES, {.name = "in place", .N = 7, .C = 65, .in_place = 1})
+BUILD(swiglu_backward) {
+    BUILD_LOCALS;
+    if (s->in_place)
+        add_null(c, "dgu");
+    else
+        add_output(c, "dgu", s->N * 2 * s->C);
+    add_input(c, "dh", s->N * s->C);
+    add_main_input(c, "gu", s->N, 2 * s->C, s->in_place);
+}
+CALL(swiglu_backward) { return fw_swiglu_backward(d, s->in_place ? p[2] : p[0], p[1], p[2], s->N, s->C, t); }
+
+/* --- add: C is n --- */
+SHAPES(add, {.name = "nothing", .C = 0}, {.name = "one number", .C = 1}, {.name = "odd", .C = 1031},
+       {.name = "y is a", .C = 65, .in_place = 1}, {.name = "y is b", .C = 65, .in_place = 2},
+       {.name = "huge", .C = 65, HUGE_VALUES}, {.name = "zero", .C = 65, .zero = 1})
+BUILD(add) {
+    BUILD_LOCALS;
+    if (s->in_place)
+        add_null(c, "y");
+    else
+        add_output(c, "y", s->C);
+    add_main_input(c, "a", 1, s->C, s->in_place == 1);
+    add_input(c, "b", s->C);
+    if (s->in_place == 2) c->buffer[2].use = FW_OP_INOUT;
+}
+CALL(add) { return fw_add(d, p[s->in_place], p[1], p[2], s->C, t); }
+
+/* --- attention: documents are 7 tokens long, the last one open --- */
+enum { DOCUMENT_N = 7 };
+static void add_first(fw_op_case *c) {
+    const fw_op_shape *s = c->shape;
+    if (!s->packed) {
+        add_null(c, "first");
+        return;
+    }
+    double *first = add_buffer(c, "first", FW_OP_IN, FW_I32, FW_I32, s->N);
+    for (int64_t n = 0; n < s->N; n++) first[n] = (double)((s->q_offset + n) / DOCUMENT_N * DOCUMENT_N);
+}
+static float attention_scale(const fw_op_shape *s) { return 1 / sqrtf((float)s->D); }
+
+#define ATTENTION_SHAPES                                                                                               \
+    {.name = "no rows", .N = 0, .H = 2, .K = 1, .D = 16}, {.name = "one token", .N = 1, .H = 1, .K = 1, .D = 16},      \
+        {.name = "3 heads a group, 64", .N = 37, .H = 9, .K = 3, .D = 64, .gap = 64},                                  \
+        {.name = "8 heads a group, 80", .N = 19, .H = 8, .K = 1, .D = 80, .gap = 3},                                   \
+        {.name = "a head each, 128", .N = 21, .H = 2, .K = 2, .D = 128},                                               \
+        {.name = "long", .N = 133, .H = 3, .K = 1, .D = 16, .gap = 1},                                                 \
+        {.name = "documents", .N = 65, .H = 6, .K = 2, .D = 16, .gap = 5, .packed = 1},                                \
+        {.name = "documents, long heads", .N = 23, .H = 2, .K = 1, .D = 128, .packed = 1},                             \
+        {.name = "large scores", .N = 17, .H = 2, .K = 1, .D = 64, .magnitude = 12},                                   \
+        {.name = "zero queries", .N = 17, .H = 2, .K = 1, .D = 64, .zero = 1}, {                                       \
+        .name = "denormal", .N = 9, .H = 2, .K = 1, .D = 16, DENORMALS                                                 \
+    }
+
+SHAPES(attention_forward, ATTENTION_SHAPES, {.name = "no lse", .N = 5, .H = 2, .K = 1, .D = 64, .without = 1},
+       {.name = "next token", .N = 1, .H = 9, .K = 3, .D = 64, .q_offset = 70},
+       {.name = "next token of a document", .N = 1, .H = 4, .K = 4, .D = 80, .q_offset = 45, .packed = 1, .gap = 2},
+       {.name = "next chunk", .N = 12, .H = 8, .K = 1, .D = 128, .q_offset = 31},
+       {.name = "next chunk of documents", .N = 12, .H = 3, .K = 1, .D = 16, .q_offset = 31, .packed = 1})
+BUILD(attention_forward) {
+    BUILD_LOCALS;
+    int64_t keys = s->q_offset + s->N, kv_row = s->K * s->D + s->gap;
+    add_output(c, "o", s->N * s->H * s->D);
+    if (s->without)
+        add_null(c, "lse");
+    else
+        add_wide_output(c, "lse", s->N * s->H);
+    add_main_input(c, "q", s->N, s->H * s->D + s->gap, 0);
+    add_scaled_input(c, "k", keys * kv_row);
+    add_input(c, "v", keys * (kv_row + s->gap));
+    add_first(c);
+}
+CALL(attention_forward) {
+    return fw_attention_forward(d, p[0], p[1], p[2], s->H * s->D + s->gap, p[3], s->K * s->D + s->gap, p[4],
+                                s->K * s->D + 2 * s->gap, p[5], s->N, s->q_offset, s->H, s->K, s->D, attention_scale(s),
+                                t);
+}
+
+SHAPES(attention_backward, ATTENTION_SHAPES)
+BUILD(attention_backward) {
+    BUILD_LOCALS;
+    int64_t q_row = s->H * s->D + s->gap, kv_row = s->K * s->D + s->gap, o_n = s->N * s->H * s->D;
+    add_output(c, "dq", s->N * (q_row + 1)); /* rows of gradients lie further apart than those of inputs */
+    add_output(c, "dk", s->N * (kv_row + 2));
+    add_output(c, "dv", s->N * (kv_row + 2));
+    add_input(c, "do", o_n);
+    double *o = add_input(c, "o", o_n);
+    double *lse = add_wide_input(c, "lse", s->N * s->H, 1);
+    double *q = add_main_input(c, "q", s->N, q_row, 0);
+    double *k = add_scaled_input(c, "k", s->N * kv_row);
+    double *v = add_input(c, "v", s->N * (kv_row + s->gap));
+    add_first(c);
+    int32_t *first = NULL;
+    if (s->packed) {
+        FW_ASSERT(FW_NEW_ARRAY(first, (size_t)s->N) == FW_OK);
+        for (int64_t n = 0; n < s->N; n++) first[n] = (int32_t)c->buffer[9].value[n];
+    }
+    FW_ASSERT(fw_attention_forward(judge, o, (void *)lse, q, q_row, k, kv_row, v, kv_row + s->gap, first, s->N, 0, s->H,
+                                   s->K, s->D, attention_scale(s), FW_F64) == FW_OK);
+    for (int64_t i = 0; i < o_n; i++) o[i] = rounded(c->t, o[i]);
+    for (int64_t i = 0; i < s->N * s->H; i++) lse[i] = rounded(FW_F32, lse[i]);
+    fw_free(first);
+}
+CALL(attention_backward) {
+    int64_t q_row = s->H * s->D + s->gap, kv_row = s->K * s->D + s->gap;
+    return fw_attention_backward(d, p[0], q_row + 1, p[1], p[2], kv_row + 2, p[3], p[4], p[5], p[6], q_row, p[7],
+                                 kv_row, p[8], kv_row + s->gap, p[9], s->N, s->H, s->K, s->D, attention_scale(s), t);
+}
+
+/* --- cross entropy --- */
+static const float loss_scale = 1 / 37.0f;
+SHAPES(cross_entropy, {.name = "no rows", .N = 0, .V = 5}, {.name = "one word", .N = 3, .V = 1},
+       {.name = "odd", .N = 7, .V = 1003}, {.name = "vocabulary", .N = 2, .V = 49152},
+       {.name = "no gradient", .N = 5, .V = 131, .without = 1}, {.name = "peaks", .N = 5, .V = 257, .magnitude = 40},
+       {.name = "high peaks", .N = 5, .V = 64, .magnitude = 1e4}, {.name = "equal logits", .N = 4, .V = 100, .zero = 1},
+       {.name = "in place", .N = 5, .V = 129, .in_place = 1})
+BUILD(cross_entropy) {
+    BUILD_LOCALS;
+    int shared = s->in_place && c->t == FW_F32; /* only fp32 gradients may take the logits' place */
+    add_wide_output(c, "loss", s->N);
+    if (s->without || shared)
+        add_null(c, "dlogits");
+    else
+        add_output(c, "dlogits", s->N * s->V);
+    double *logits = add_wide_input(c, "logits", s->N * s->V, magnitude_of(c));
+    if (shared) c->buffer[2].use = FW_OP_INOUT;
+    if (s->zero) memset(logits, 0, (size_t)(s->N * s->V) * sizeof *logits);
+    add_ids(c, "label", s->N, s->V);
+}
+CALL(cross_entropy) {
+    void *dlogits = s->without ? NULL : p[1] != NULL ? p[1] : p[2];
+    return fw_cross_entropy(d, p[0], dlogits, p[2], p[3], s->N, s->V, loss_scale, t);
+}
+
+/* --- rows: G is n, the number of rows picked --- */
+SHAPES(gather_rows, {.name = "nothing", .G = 0, .N = 3, .C = 4}, {.name = "repeated", .G = 9, .N = 3, .C = 5},
+       {.name = "odd", .G = 33, .N = 71, .C = 97})
+BUILD(gather_rows) {
+    BUILD_LOCALS;
+    add_output(c, "y", s->G * s->C);
+    add_input(c, "x", s->N * s->C);
+    add_ids(c, "row", s->G, s->N);
+}
+CALL(gather_rows) { return fw_gather_rows(d, p[0], p[1], p[2], s->G, s->C, t); }
+
+SHAPES(scatter_rows, {.name = "no rows at all", .G = 0, .N = 0, .C = 4}, {.name = "nothing", .G = 0, .N = 3, .C = 4},
+       {.name = "all rows", .G = 5, .N = 5, .C = 3}, {.name = "odd", .G = 33, .N = 71, .C = 97})
+BUILD(scatter_rows) {
+    BUILD_LOCALS;
+    add_output(c, "y", s->N * s->C);
+    add_input(c, "x", s->G * s->C);
+    double *row = add_buffer(c, "row", FW_OP_IN, FW_I32, FW_I32, s->G);
+    uint32_t *order;
+    FW_ASSERT(FW_NEW_ARRAY(order, (size_t)s->N) == FW_OK);
+    fw_rng_permute(4, 0, order, (uint32_t)s->N);
+    for (int64_t i = 0; i < s->G; i++) row[i] = order[i];
+    fw_free(order);
+}
+CALL(scatter_rows) { return fw_scatter_rows(d, p[0], p[1], p[2], s->G, s->N, s->C, t); }
+
+/* --- adamw and the loops over C numbers --- */
+static fw_adamw_options adamw_options(const fw_op_shape *s) {
+    return (fw_adamw_options){.learning_rate = 1e-2f,
+                              .beta1 = 0.9f,
+                              .beta2 = 0.999f,
+                              .epsilon = 1e-8f,
+                              .weight_decay = s->without ? 0 : 0.1f,
+                              .grad_scale = 0.37f,
+                              .step = s->step};
+}
+SHAPES(adamw, {.name = "nothing", .C = 0, .step = 1}, {.name = "first step", .C = 1031, .step = 1},
+       {.name = "late step", .C = 517, .step = 12345}, {.name = "no copy, no decay", .C = 65, .step = 7, .without = 1},
+       {.name = "no gradient", .C = 65, .step = 3, .zero = 1},
+       {.name = "huge gradient", .C = 65, .step = 3, HUGE_VALUES},
+       {.name = "tiny gradient", .C = 65, .step = 3, .magnitude = 1e-12})
+BUILD(adamw) {
+    BUILD_LOCALS;
+    add_accumulated(c, "w", s->C);
+    add_accumulated(c, "m", s->C);
+    double *v = add_accumulated(c, "v", s->C);
+    for (int64_t i = 0; i < s->C; i++) v[i] = fabs(v[i]);
+    add_buffer(c, "g", FW_OP_INOUT, FW_F32, FW_F32, s->C);
+    double *g = fill_normal(c, magnitude_of(c));
+    if (s->zero)
+        for (int64_t i = 0; i < s->C; i++) g[i] = 0;
+    if (s->without)
+        add_null(c, "w_compute");
+    else
+        add_output(c, "w_compute", s->C);
+}
+CALL(adamw) {
+    fw_adamw_options options = adamw_options(s);
+    return fw_adamw(d, p[0], p[1], p[2], p[3], p[4], s->C, &options, t);
+}
+
+SHAPES(sum_squares, {.name = "nothing", .C = 0}, {.name = "one number", .C = 1}, {.name = "odd", .C = 12289},
+       {.name = "beyond fp32", .C = 65, .magnitude = 1e25}, {.name = "below fp32", .C = 65, .magnitude = 1e-25})
+BUILD(sum_squares) {
+    BUILD_LOCALS;
+    add_buffer(c, "out", FW_OP_OUT, FW_F64, FW_F64, 1);
+    c->buffer[0].on_host = 1;
+    add_wide_input(c, "x", s->C, magnitude_of(c));
+}
+CALL(sum_squares) {
+    (void)t;
+    return fw_sum_squares(d, p[0], p[1], s->C);
+}
+
+SHAPES(scale, {.name = "nothing", .C = 0}, {.name = "odd", .C = 1031}, {.name = "huge", .C = 65, HUGE_VALUES})
+BUILD(scale) {
+    BUILD_LOCALS;
+    add_buffer(c, "x", FW_OP_INOUT, FW_F32, FW_F32, s->C);
+    fill_normal(c, magnitude_of(c));
+}
+CALL(scale) {
+    (void)t;
+    return fw_scale(d, p[0], s->C, loss_scale);
+}
+
+#define CAST_SHAPE(c_from, c_to)                                                                                       \
+    { .name = #c_from " to " #c_to, .C = 1031, .from = c_from, .to = c_to }
+SHAPES(cast, {.name = "nothing", .C = 0, .from = FW_F32, .to = FW_BF16}, CAST_SHAPE(FW_F32, FW_F32),
+       CAST_SHAPE(FW_F32, FW_BF16), CAST_SHAPE(FW_F32, FW_F16), CAST_SHAPE(FW_BF16, FW_F32),
+       CAST_SHAPE(FW_BF16, FW_BF16), CAST_SHAPE(FW_BF16, FW_F16), CAST_SHAPE(FW_F16, FW_F32),
+       CAST_SHAPE(FW_F16, FW_BF16), CAST_SHAPE(FW_F16, FW_F16))
+BUILD(cast) {
+    BUILD_LOCALS;
+    /* ties, the ends of every type's range, subnormals and what is no number come before the normal numbers */
+    static const double edge[] = {
+        0.0,       -0.0,     1 + 0x1p-8,   1 + 0x3p-8,       1 + 0x1p-11,       65504,      65519.99,
+        65520,     1e30,     3.4028234e38, 3.39e38,          0x1p-14,           0x1p-24,    0x1p-25,
+        0x1.8p-25, 0x1p-130, 0x1p-149,     (double)INFINITY, -(double)INFINITY, (double)NAN};
+    add_buffer(c, "y", FW_OP_OUT, s->to, s->to, s->C);
+    add_buffer(c, "x", FW_OP_IN, s->from, s->from, s->C);
+    double *x = fill_normal(c, 1);
+    for (size_t i = 0; i < sizeof edge / sizeof *edge && (int64_t)i < s->C; i++) x[i] = rounded(s->from, edge[i]);
+}
+CALL(cast) {
+    (void)t;
+    return fw_cast(d, p[0], s->to, p[1], s->from, s->C);
+}
+
+SHAPES(zero, {.name = "nothing", .C = 0}, {.name = "odd bytes", .C = 1031})
+BUILD(zero) {
+    BUILD_LOCALS;
+    add_buffer(c, "x", FW_OP_OUT, FW_U8, FW_U8, s->C);
+}
+CALL(zero) {
+    (void)t;
+    return fw_zero(d, p[0], (size_t)s->C);
+}
+
+SHAPES(copy, {.name = "nothing", .C = 0}, {.name = "odd bytes", .C = 1031})
+BUILD(copy) {
+    BUILD_LOCALS;
+    add_buffer(c, "y", FW_OP_OUT, FW_U8, FW_U8, s->C);
+    double *x = add_buffer(c, "x", FW_OP_IN, FW_U8, FW_U8, s->C);
+    for (int64_t i = 0; i < s->C; i++) x[i] = (double)(fw_rng_bits(5, 0, (uint64_t)i) % 256);
+}
+CALL(copy) {
+    (void)t;
+    return fw_copy(d, p[0], p[1], (size_t)s->C);
+}
+
+/* --- the table --- */
+
+/* Operations that move numbers or round once: equal bits. adamw is bounded but has no fp64 form. */
+enum {
+    exact_embedding_forward = 1,
+    exact_embedding_backward = 1,
+    exact_rmsnorm_forward = 0,
+    exact_rmsnorm_backward = 0,
+    exact_rope = 0,
+    exact_matmul_forward = 0,
+    exact_matmul_backward_input = 0,
+    exact_matmul_backward_weight = 0,
+    exact_bias_backward = 0,
+    exact_swiglu_forward = 0,
+    exact_swiglu_backward = 0,
+    exact_add = 1,
+    exact_attention_forward = 0,
+    exact_attention_backward = 0,
+    exact_cross_entropy = 0,
+    exact_gather_rows = 1,
+    exact_scatter_rows = 1,
+    exact_adamw = 1,
+    exact_sum_squares = 1,
+    exact_scale = 1,
+    exact_cast = 1,
+    exact_zero = 1,
+    exact_copy = 1,
+};
+
+const fw_op_kind fw_op_kinds[] = {
+#define FW_OP(name, parameters, arguments)                                                                             \
+    {#name,                                                                                                            \
+     exact_##name,                                                                                                     \
+     build_##name,                                                                                                     \
+     call_##name,                                                                                                      \
+     fw_op_bound_##name,                                                                                               \
+     shapes_##name,                                                                                                    \
+     sizeof shapes_##name / sizeof *shapes_##name},
+#include "device/ops.def"
+#undef FW_OP
+};
+const int fw_op_kind_n = sizeof fw_op_kinds / sizeof *fw_op_kinds;
+
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+void fw_op_cases_limits(fw_device_limits *out) {
+    *out = (fw_device_limits){0};
+    for (int i = 0; i < fw_op_kind_n; i++) {
+        for (int j = 0; j < fw_op_kinds[i].shape_n; j++) {
+            const fw_op_shape *s = &fw_op_kinds[i].shape[j];
+            out->N = larger(out->N, s->N + s->q_offset);
+            out->matmul_dim = larger(out->matmul_dim, larger(s->O, s->C));
+            out->H = larger(out->H, s->H);
+            out->K = larger(out->K, s->K);
+            out->D = larger(out->D, s->D);
+        }
+    }
+}
+
+fw_status fw_op_case_create(fw_op_case **out, const fw_op_kind *kind, const fw_op_shape *shape, fw_dtype t,
+                            fw_device *judge) {
+    fw_op_case *c;
+    FW_TRY(FW_NEW(c));
+    *c = (fw_op_case){.kind = kind, .shape = shape, .t = t, .exact = kind->exact};
+    kind->build(c, judge);
+    *out = c;
+    return FW_OK;
+}
+
+void fw_op_case_destroy(fw_op_case *c) {
+    if (c == NULL) return;
+    for (int i = 0; i < c->buffer_n; i++) {
+        fw_free(c->buffer[i].value);
+        fw_free(c->buffer[i].bound);
+    }
+    fw_free(c);
+}
