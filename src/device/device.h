@@ -9,7 +9,9 @@
  * E = D / 2, G rows in a group, F feed-forward, V vocabulary, I inputs, O outputs, P positions.
  * `t` is the compute type, FW_F32 or FW_BF16; `void *` tensors have it. Gradients of weights, statistics and
  * losses are fp32. Every sum over rows or columns is carried in fp32 or better, whatever `t` is, in an order
- * that depends on the shape alone, so equal calls give equal bits.
+ * that depends on the shape alone, so equal calls give equal bits. Between its inputs and its result an operation
+ * rounds in fp32 or better, except where said otherwise. A device may take subnormal numbers for zero.
+ * tests/support/op_bounds.c derives from this how far each result may be from the exact one.
  *
  * embedding_forward       y[n] = w[id[n]]                               ids must be in 0..V-1 (checked by callers)
  * embedding_backward      dw[id[n]] += dy[n], in order of n
@@ -37,7 +39,10 @@
  *                         packed projections as a rule); o is [N, H, D] and lse [N, H] = log of the softmax denominator
  *                         (natural, maximum included); lse may be NULL. There are q_offset + N keys.
  *                         first must not decrease and first[n] <= q_offset + n. No N x N matrix is stored.
- * attention_backward      dq, dk, dv (written, not added) from do, with q_offset = 0
+ *                         Probabilities may be rounded to t before they meet v.
+ * attention_backward      dq, dk, dv (written, not added) from do, with q_offset = 0. With p = exp(scale * q k - lse) and
+ *                         ds = p * (do . v - do . o): dv = sum p do, dq = scale * sum ds k, dk = scale * sum ds q.
+ *                         p and ds may be rounded to t before these products.
  * cross_entropy           loss[n] = log(sum exp(logits[n])) - logits[n][label[n]];
  *                         dlogits = scale * (softmax - onehot), skipped when dlogits is NULL.
  *                         labels must be in 0..V-1; rows without a target are not passed. dlogits has type t
@@ -73,7 +78,7 @@ typedef struct fw_adamw_options {
 
 /* The largest shapes a run will use: scratch memory is sized from them once, before the first step. */
 typedef struct fw_device_limits {
-    int64_t N;          /* rows of the largest micro-batch or chunk */
+    int64_t N;          /* rows of the largest micro-batch or chunk, or keys if more (q_offset + rows) */
     int64_t matmul_dim; /* largest I or O of a matrix product */
     int64_t H, K, D;    /* attention heads and head size */
 } fw_device_limits;
