@@ -7,11 +7,11 @@ all:
 	@cmake --preset release >build.log 2>&1 || { cat build.log; rm -f build.log; exit 1; }; rm -f build.log
 	@cmake --build build -j $(JOBS)
 
-# Everything on a fresh machine: packages, build, a real model, a fine-tune on two CPU ranks.
+# Everything on a fresh machine: packages, build, a real model, a fine-tune on two CPU ranks. AGAIN=1 trains anew.
 quickstart:
 	@tools/bootstrap --quiet
 	@$(MAKE) --no-print-directory all
-	@tools/quickstart
+	@tools/quickstart $(if $(AGAIN),--again)
 
 test:
 	@tools/bootstrap --quiet
