@@ -63,6 +63,7 @@ fw_status fw_dataset_add(fw_dataset *d, const int32_t *id, const uint8_t *traine
                          int64_t line) {
     const int64_t max_length = d->options.max_length, vocab_size = d->options.vocab_size;
     const int64_t kept_n = max_length > 0 && n > max_length ? max_length : n;
+    const int all = d->options.all_tokens;
     int64_t target_n = 0;
     for (int64_t i = 0; i < n; i++)
         if (id[i] < 0 || (vocab_size > 0 && id[i] >= vocab_size))
@@ -70,7 +71,7 @@ fw_status fw_dataset_add(fw_dataset *d, const int32_t *id, const uint8_t *traine
                            "%s:%lld: token %lld of the conversation has id %d, but the model's vocabulary has %lld "
                            "entries; do tokenizer and model belong together?",
                            d->name, (long long)line, (long long)i, id[i], (long long)vocab_size);
-    for (int64_t i = 1; i < kept_n; i++) target_n += trained[i] != 0;
+    for (int64_t i = 1; i < kept_n; i++) target_n += all || trained[i] != 0;
     d->stats.conversation_n++;
     if (target_n == 0) {
         d->stats.drop_n[has_assistant ? FW_DROP_TRUNCATED : FW_DROP_NO_ASSISTANT]++;
@@ -78,7 +79,7 @@ fw_status fw_dataset_add(fw_dataset *d, const int32_t *id, const uint8_t *traine
     }
     FW_TRY(reserve(d, d->stats.token_n + kept_n, d->sample_n + 1));
     memcpy(d->id + d->stats.token_n, id, (size_t)kept_n * sizeof *id);
-    for (int64_t i = 0; i < kept_n; i++) d->trained[d->stats.token_n + i] = trained[i] != 0;
+    for (int64_t i = 0; i < kept_n; i++) d->trained[d->stats.token_n + i] = all || trained[i] != 0;
     d->target[d->sample_n++] = target_n;
     d->stats.token_n += kept_n;
     d->first[d->sample_n] = d->stats.token_n;

@@ -1,0 +1,9 @@
+/* SIGINT and SIGTERM as a wish: the loop sees it after the running step, all ranks agree, save and stop. */
+#ifndef FW_TRAIN_INTERRUPT_H
+#define FW_TRAIN_INTERRUPT_H
+
+/* From now on SIGINT, SIGTERM and SIGHUP only set the flag; a second one ends the process at once. */
+void fw_interrupt_install(void);
+int fw_interrupt_requested(void);
+
+#endif

@@ -1,0 +1,156 @@
+#include "train/job.h"
+
+#include "base/alloc.h"
+#include "base/host.h"
+#include "base/log.h"
+#include "comm/launcher.h"
+
+enum { CPU_CAP = 4096, CHUNK_ROWS_MIN = 16, CHUNK_ROWS_MAX = 1024, CHUNK_BYTES = 128 << 20 };
+
+/* Meet the other ranks, then take an even share of the cores. */
+static fw_status open_place(fw_job *job, const fw_options *o) {
+    fw_comm_options place;
+    int found;
+    FW_TRY(fw_comm_options_from_environment(&place, &found));
+    place.timeout_s = (double)o->ddp_timeout;
+    FW_TRY(fw_comm_create(&job->comm, &place));
+    if (found && !place.own_launcher)
+        fw_log_info(
+            "rank %d of %d was started by another launcher; ranks know each other by MASTER_ADDR and MASTER_PORT only",
+            place.rank, place.world);
+
+    int *cpus;
+    FW_TRY(FW_NEW_ARRAY(cpus, CPU_CAP));
+    int cpu_n = fw_host_cpus(cpus, CPU_CAP);
+    fw_comm_cpu_share(place.local_rank, place.local_world, cpu_n, &job->cpu_first, &job->cpu_n);
+    job->thread_n = o->num_threads > 0 ? (int)o->num_threads : job->cpu_n;
+    /* Threads are pinned only when each has a core to itself, and the ranks together do not ask for more than there
+     * are. */
+    bool pin = job->thread_n <= job->cpu_n && place.local_world <= cpu_n;
+    fw_comm_set_cpus(job->comm, cpus + job->cpu_first, job->cpu_n);
+    fw_status status = fw_threads_create(&job->threads, job->thread_n, pin ? cpus + job->cpu_first : NULL);
+    fw_free(cpus);
+    FW_TRY(status);
+    return fw_device_create(&job->device, fw_device_choice_words[o->device], job->threads);
+}
+
+static fw_status open_model(fw_job *job, const fw_options *o, bool need_chat) {
+    FW_TRY(fw_strdup(&job->model_dir, o->model_name_or_path));
+    fw_model_config config;
+    FW_TRY(fw_model_config_load(&config, job->model_dir));
+    FW_TRY(fw_model_init(&job->model, &config, o->bf16 ? FW_BF16 : FW_F32));
+    FW_TRY(fw_model_folder_open(&job->folder, job->model_dir));
+    FW_TRY(fw_model_folder_check(&job->folder, &job->model.table, &config));
+    FW_TRY(fw_tokenizer_load(&job->tokenizer, job->model_dir));
+    if (fw_tokenizer_vocab_n(job->tokenizer) > config.V) {
+        /* Ids beyond the embedding are refused when they are met; a tokenizer may have tokens that no text gives. */
+        fw_log_warning("the tokenizer of %s has %d ids, the model %lld rows: ids beyond them will be refused",
+                       job->model_dir, fw_tokenizer_vocab_n(job->tokenizer), (long long)config.V);
+    }
+    fw_status status = need_chat ? fw_chat_template_load(&job->chat, job->model_dir) : FW_OK;
+    job->has_chat = need_chat && status == FW_OK;
+    return status;
+}
+
+fw_status fw_job_open(fw_job *job, const fw_options *o, bool need_chat) {
+    *job = (fw_job){0};
+    FW_TRY(open_place(job, o));
+    return fw_comm_agree(job->comm, open_model(job, o, need_chat));
+}
+
+int64_t fw_job_chunk_rows(const fw_options *o, const fw_model *m, int64_t row_n) {
+    int64_t row_bytes = m->config.V * (int64_t)(sizeof(float) + (m->t == FW_F32 ? 0 : fw_dtype_bytes(m->t)));
+    int64_t rows = CHUNK_BYTES / row_bytes;
+    if (rows < CHUNK_ROWS_MIN) rows = CHUNK_ROWS_MIN;
+    if (rows > CHUNK_ROWS_MAX) rows = CHUNK_ROWS_MAX;
+    if (o->loss_chunk_size > 0) rows = o->loss_chunk_size;
+    if (rows > row_n) rows = row_n;
+    return rows > 0 ? rows : 1;
+}
+
+static fw_status read_unit(void *context, int32_t unit, int64_t first_n, int64_t n, float *out) {
+    fw_job *job = context;
+    return fw_model_folder_read(&job->folder, &job->model.table, unit, first_n, n, out);
+}
+
+/* Plan first; nothing is taken unless it fits. */
+static fw_status make_plan(fw_job *job, const fw_shard_options *shard, const fw_activation_options *a,
+                           size_t token_bytes) {
+    fw_activations sized;
+    FW_TRY(fw_activations_init(&sized, &job->model, a, NULL));
+    fw_device_limits limits = fw_activations_limits(&sized, &job->model);
+    size_t scratch;
+    fw_status status = fw_device_scratch_bytes(job->device, &limits, &scratch);
+    int world = fw_comm_world(job->comm);
+    fw_shard_bytes state = fw_shard_bytes_of(&job->model.table, shard, world);
+    if (status == FW_OK)
+        fw_memory_plan_make(&job->plan, &state, &sized, scratch, token_bytes + fw_token_buffers_bytes(a->N_max));
+    fw_activations_fini(&sized);
+    FW_TRY(status);
+    /* Asked once, before any rank has taken anything, so that all compare with the same figure. */
+    int64_t available = (int64_t)fw_host_memory_available(), negative = -available;
+    FW_TRY(fw_comm_max_i64(job->comm, &negative, 1));
+    return fw_memory_plan_check(&job->plan, world, (uint64_t)-negative);
+}
+
+static fw_status take(fw_job *job, const fw_shard_options *shard, const fw_activation_options *a) {
+    FW_TRY(fw_activations_init(&job->activations, &job->model, a, NULL));
+    size_t bytes = job->activations.bytes;
+    fw_activations_fini(&job->activations);
+    FW_TRY(fw_device_alloc(job->device, &job->activation_memory, bytes, "activations"));
+    FW_TRY(fw_activations_init(&job->activations, &job->model, a, job->activation_memory));
+    fw_device_limits limits = fw_activations_limits(&job->activations, &job->model);
+    FW_TRY(fw_device_reserve(job->device, &limits));
+    FW_TRY(fw_token_buffers_init(&job->tokens, job->device, a->N_max));
+    FW_TRY(fw_activations_fill_rope(&job->activations, &job->model, job->device));
+    FW_TRY(fw_shard_create(&job->shard, &job->model.table, job->device, job->comm, shard));
+    fw_device_freeze(job->device);
+    return fw_shard_load(job->shard, read_unit, job);
+}
+
+fw_status fw_job_allocate(fw_job *job, const fw_activation_options *a, bool training, size_t token_bytes) {
+    fw_shard_options shard = {.strategy = FW_SHARD_DDP, .t = job->model.t, .training = training};
+    FW_TRY(fw_comm_agree(job->comm, make_plan(job, &shard, a, token_bytes)));
+    /* Taking is collective: a rank that fails in it does not come to an agreement, its caller aborts the job. */
+    FW_TRY(take(job, &shard, a));
+    return fw_comm_barrier(job->comm);
+}
+
+void fw_job_close(fw_job *job) {
+    fw_shard_destroy(job->shard);
+    fw_token_buffers_fini(&job->tokens);
+    if (job->device != NULL) fw_device_free(job->device, job->activation_memory, job->activations.bytes);
+    fw_activations_fini(&job->activations);
+    fw_chat_template_fini(&job->chat);
+    fw_tokenizer_destroy(job->tokenizer);
+    fw_model_folder_close(&job->folder);
+    fw_model_fini(&job->model);
+    fw_device_destroy(job->device);
+    fw_threads_destroy(job->threads);
+    fw_comm_destroy(job->comm);
+    fw_free(job->model_dir);
+    *job = (fw_job){0};
+}
+
+fw_status fw_job_load_dataset(fw_job *job, fw_dataset **out, const char *path, int64_t max_length, bool all_tokens) {
+    fw_dataset_options options = {
+        .max_length = max_length, .vocab_size = job->model.config.V, .threads = job->threads, .all_tokens = all_tokens};
+    fw_comm_host_work_begin(job->comm, "reading the conversations");
+    fw_status status = fw_dataset_load(out, path, job->tokenizer, &job->chat, &options);
+    fw_comm_host_work_end(job->comm);
+    return status;
+}
+
+size_t fw_job_dataset_bytes(const fw_dataset *d) {
+    if (d == NULL) return 0;
+    return (size_t)d->token_cap * (sizeof *d->id + sizeof *d->trained) + (size_t)d->sample_cap * 4 * sizeof(int64_t);
+}
+
+fw_step fw_job_step(fw_job *job) {
+    return (fw_step){.model = &job->model,
+                     .device = job->device,
+                     .comm = job->comm,
+                     .shard = job->shard,
+                     .activations = &job->activations,
+                     .tokens = &job->tokens};
+}

@@ -1,0 +1,47 @@
+/* What train, eval and generate have in common: this rank's place, its share of the machine, the model folder, its
+ * tokenizer and its weights. Opened in stages, so that what is wrong is said before anything large is taken. */
+#ifndef FW_TRAIN_JOB_H
+#define FW_TRAIN_JOB_H
+
+#include "config/options.h"
+#include "data/batcher.h"
+#include "plan/memory_plan.h"
+#include "store/model_folder.h"
+#include "text/chat.h"
+#include "train/step.h"
+
+typedef struct fw_job {
+    fw_comm *comm;
+    fw_threads *threads;
+    fw_device *device;
+    int cpu_first, cpu_n, thread_n; /* this rank's part of the machine's CPUs */
+    char *model_dir;
+    fw_model_folder folder;
+    fw_model model;
+    fw_tokenizer *tokenizer;
+    fw_chat_template chat;
+    bool has_chat; /* false only where a missing template is allowed */
+    /* after fw_job_allocate */
+    fw_shard *shard;
+    fw_activations activations;
+    void *activation_memory;
+    fw_token_buffers tokens;
+    fw_memory_plan plan;
+} fw_job;
+
+/* Place, threads, device; config, tokenizer, template, weight headers checked; all ranks agree. need_chat: a folder
+ * without a chat template that is known here is an error. Collective. */
+fw_status fw_job_open(fw_job *job, const fw_options *options, bool need_chat);
+/* Weights, gradients, activations: planned, compared with what the machine has, taken, and the weights read. After it
+ * the device is frozen. token_bytes: of the dataset, for the plan. Collective. */
+fw_status fw_job_allocate(fw_job *job, const fw_activation_options *activations, bool training, size_t token_bytes);
+void fw_job_close(fw_job *job); /* takes a zeroed one */
+
+/* Rows of logits at a time: option loss_chunk_size, or what keeps a chunk within 128 MiB, from 16 to 1024. */
+int64_t fw_job_chunk_rows(const fw_options *options, const fw_model *model, int64_t row_n);
+/* A file of conversations as tokens of this model. */
+fw_status fw_job_load_dataset(fw_job *job, fw_dataset **out, const char *path, int64_t max_length, bool all_tokens);
+size_t fw_job_dataset_bytes(const fw_dataset *dataset); /* takes NULL */
+fw_step fw_job_step(fw_job *job);
+
+#endif

@@ -1,0 +1,177 @@
+#include "train/run_state.h"
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "store/export.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static bool is_writer(const fw_run_state *s) { return fw_comm_rank(s->job->comm) == 0; }
+
+/* What must be the same for a resume to make sense. */
+static fw_status make_identity(json_t **out, const fw_run_state *s) {
+    char hash[32];
+    const fw_model_config *g = &s->job->model.config;
+    snprintf(hash, sizeof hash, "%016llx", (unsigned long long)s->dataset->hash);
+    *out = json_pack("{s:s, s:I, s:I, s:I, s:s, s:I, s:I, s:b}", "architecture", fw_architecture_class(g->architecture),
+                     "parameters", (json_int_t)s->job->model.table.parameter_n, "layers", (json_int_t)g->L,
+                     "vocab_size", (json_int_t)g->V, "data_hash", hash, "data_seed", (json_int_t)s->options->data_seed,
+                     "effective_batch",
+                     (json_int_t)(s->options->per_device_train_batch_size * s->options->gradient_accumulation_steps *
+                                  fw_comm_world(s->job->comm)),
+                     "packing", (int)s->options->packing);
+    return *out == NULL ? fw_fail(FW_ERR_NOMEM, "out of memory while naming the run") : FW_OK;
+}
+
+/* Rank 0: the folder is ours, and *checkpoint is what to go on from (NULL: nothing). */
+static fw_status claim_folder(fw_run_state *s, char **checkpoint) {
+    const fw_options *o = s->options;
+    const char *resume = o->resume_from_checkpoint;
+    char *final = NULL;
+    json_t *identity = NULL;
+    fw_status status;
+    FW_TRY_OR(fw_path_join(&final, o->output_dir, "final"), done);
+    FW_TRY_OR(fw_output_lock_take(&s->lock, o->output_dir), done);
+    FW_TRY_OR(make_identity(&identity, s), done);
+
+    fw_run_mode mode = strcmp(resume, "never") == 0 ? FW_RUN_FRESH : FW_RUN_RESUME;
+    if (o->overwrite_output_dir) mode = FW_RUN_OVERWRITE;
+    FW_TRY_OR(fw_run_begin(o->output_dir, identity, mode), done);
+    FW_TRY_OR(fw_export_check_target(final, s->job->model_dir), done);
+    if (mode == FW_RUN_RESUME) {
+        if (strcmp(resume, "auto") == 0) {
+            FW_TRY_OR(fw_checkpoint_newest(checkpoint, o->output_dir), done);
+        } else {
+            FW_TRY_OR(fw_checkpoint_verify(resume), done);
+            FW_TRY_OR(fw_strdup(checkpoint, resume), done);
+        }
+    }
+done:
+    json_decref(identity);
+    fw_free(final);
+    return status;
+}
+
+/* Room for one checkpoint and the final model, before any work is done. */
+static fw_status check_space(const fw_run_state *s) {
+    uint64_t free_bytes, needed = 2 * (uint64_t)s->job->model.table.parameter_n;
+    if (s->options->save_strategy != FW_WHEN_NO) needed += fw_checkpoint_bytes(&s->job->model.table);
+    FW_TRY(fw_disk_free(&free_bytes, s->options->output_dir));
+    if (free_bytes < needed)
+        return fw_fail(
+            FW_ERR_IO,
+            "%s has %.2f GiB free; a checkpoint and the final model need %.2f GiB: free some space or choose "
+            "another --output_dir (--save_strategy no writes no checkpoints)",
+            s->options->output_dir, (double)free_bytes / 1073741824.0, (double)needed / 1073741824.0);
+    return FW_OK;
+}
+
+static fw_status load(fw_run_state *s, const char *path, int64_t *step) {
+    fw_shard_flat flat = fw_shard_flat_arrays(s->job->shard);
+    fw_checkpoint_arrays arrays = {.weight = flat.w, .exp_avg = flat.m, .exp_avg_sq = flat.v};
+    fw_checkpoint_state state = {0};
+    FW_TRY(fw_checkpoint_load(path, &s->job->model.table, &arrays, &state));
+    *step = state.step;
+    bool same_data = state.data_hash == s->dataset->hash;
+    fw_checkpoint_state_fini(&state);
+    if (!same_data)
+        return fw_fail(FW_ERR_OPTION,
+                       "%s was made from other conversations than %s; give the same file, or start anew with "
+                       "--resume_from_checkpoint never and another --output_dir",
+                       path, s->options->dataset_name);
+    return fw_shard_refresh(s->job->shard);
+}
+
+fw_status fw_run_state_begin(fw_run_state *s, int64_t *step) {
+    fw_comm *comm = s->job->comm;
+    char path[FW_COMM_EXCHANGE_BYTES] = "";
+    *step = 0;
+    fw_status status = FW_OK;
+    if (is_writer(s)) {
+        char *checkpoint = NULL;
+        fw_comm_host_work_begin(comm, "looking for a checkpoint");
+        status = claim_folder(s, &checkpoint);
+        if (status == FW_OK) status = check_space(s);
+        fw_comm_host_work_end(comm);
+        if (status == FW_OK && checkpoint != NULL && strlen(checkpoint) >= sizeof path)
+            status = fw_fail(FW_ERR_OPTION, "the path of checkpoint %.64s... is longer than %zu bytes", checkpoint,
+                             sizeof path);
+        if (status == FW_OK && checkpoint != NULL) strcpy(path, checkpoint);
+        fw_free(checkpoint);
+    }
+    FW_TRY(fw_comm_agree(comm, status));
+    fw_comm_request request;
+    FW_TRY(fw_comm_broadcast(comm, path, sizeof path, 0, &request));
+    FW_TRY(fw_comm_wait(comm, &request));
+    if (path[0] == 0) return FW_OK;
+    FW_TRY(fw_comm_agree(comm, load(s, path, step)));
+    s->last_saved_step = *step;
+    return FW_OK;
+}
+
+static fw_status write_checkpoint(fw_run_state *s, int64_t step, double epoch) {
+    const fw_options *o = s->options;
+    int64_t spe = fw_batcher_steps_per_epoch(s->batcher);
+    int64_t units_per_step =
+        o->per_device_train_batch_size * o->gradient_accumulation_steps * fw_comm_world(s->job->comm);
+    fw_shard_flat flat = fw_shard_flat_arrays(s->job->shard);
+    fw_checkpoint_arrays arrays = {.weight = flat.w, .exp_avg = flat.m, .exp_avg_sq = flat.v};
+    fw_checkpoint_state state = {.step = step,
+                                 .epoch = epoch,
+                                 .epoch_i = step / spe,
+                                 .position = step % spe * units_per_step,
+                                 .seed = (uint64_t)o->seed,
+                                 .data_seed = (uint64_t)o->data_seed,
+                                 .world_size = fw_comm_world(s->job->comm),
+                                 .data_hash = s->dataset->hash,
+                                 .optimizer_step = step};
+    char *path = NULL;
+    fw_status status;
+    FW_TRY_OR(fw_options_to_json(&state.options, o), done);
+    FW_TRY_OR(fw_checkpoint_save(&path, o->output_dir, s->job->model_dir, &s->job->model.table, &arrays, &state), done);
+    FW_TRY_OR(fw_checkpoint_prune(o->output_dir, o->save_total_limit), done);
+    fw_free(s->last_checkpoint);
+    s->last_checkpoint = path;
+    path = NULL;
+done:
+    json_decref(state.options);
+    fw_free(path);
+    return status;
+}
+
+fw_status fw_run_state_save(fw_run_state *s, int64_t step, double epoch) {
+    fw_status status = FW_OK;
+    if (is_writer(s)) {
+        fw_comm_host_work_begin(s->job->comm, "writing a checkpoint");
+        status = write_checkpoint(s, step, epoch);
+        fw_comm_host_work_end(s->job->comm);
+    }
+    FW_TRY(fw_comm_agree(s->job->comm, status));
+    s->last_saved_step = step;
+    return FW_OK;
+}
+
+static fw_status write_model(fw_run_state *s, const char *dir) {
+    fw_flat_params flat = {.table = &s->job->model.table, .flat = fw_shard_flat_arrays(s->job->shard).w};
+    fw_export_options options = {.dtype = FW_BF16, .max_shard_bytes = (uint64_t)s->options->max_shard_size};
+    return fw_export_model(dir, s->job->model_dir, &s->job->model.table, &options, fw_param_read_flat, &flat);
+}
+
+fw_status fw_run_state_export(fw_run_state *s, char **path) {
+    FW_TRY(fw_path_join(path, s->options->output_dir, "final"));
+    fw_status status = FW_OK;
+    if (is_writer(s)) {
+        fw_comm_host_work_begin(s->job->comm, "writing the model");
+        status = write_model(s, *path);
+        fw_comm_host_work_end(s->job->comm);
+    }
+    return fw_comm_agree(s->job->comm, status);
+}
+
+void fw_run_state_end(fw_run_state *s) {
+    fw_output_lock_release(&s->lock);
+    fw_free(s->last_checkpoint);
+    s->last_checkpoint = NULL;
+}

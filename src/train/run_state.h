@@ -1,0 +1,28 @@
+/* What outlasts a run: checkpoints, the identity of the run, the final folder. */
+#ifndef FW_TRAIN_RUN_STATE_H
+#define FW_TRAIN_RUN_STATE_H
+
+#include "store/checkpoint.h"
+#include "store/run_folder.h"
+#include "train/job.h"
+
+typedef struct fw_run_state {
+    const fw_options *options; /* borrowed, as all below */
+    fw_job *job;
+    const fw_dataset *dataset;
+    const fw_batcher *batcher;
+    fw_output_lock lock;   /* rank 0 */
+    char *last_checkpoint; /* written by this run */
+    int64_t last_saved_step;
+} fw_run_state;
+
+/* Take the output folder and find where to go on: *step = 0 for a fresh start. Everything is loaded when it is not.
+ * Collective. Errors: FW_ERR_OPTION (another run holds the folder, or another run's files are in it), FW_ERR_INPUT. */
+fw_status fw_run_state_begin(fw_run_state *s, int64_t *step);
+/* Write a checkpoint of `step`; prune. Collective. */
+fw_status fw_run_state_save(fw_run_state *s, int64_t step, double epoch);
+/* Write the model to OUTPUT_DIR/final; *path is its name (fw_free). Collective. */
+fw_status fw_run_state_export(fw_run_state *s, char **path);
+void fw_run_state_end(fw_run_state *s); /* takes a zeroed one with lock.fd = -1 */
+
+#endif

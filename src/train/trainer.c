@@ -1,0 +1,285 @@
+#include "train/trainer.h"
+
+#include "base/alloc.h"
+#include "base/host.h"
+#include "base/log.h"
+#include "train/interrupt.h"
+#include "train/metrics.h"
+#include "train/run_state.h"
+#include "train/schedule.h"
+
+#include <math.h>
+#include <string.h>
+
+/* One run: what is set up before the first step and used until the end. */
+typedef struct trainer {
+    const fw_options *o;
+    const fw_train_hooks *hooks;
+    fw_job job;
+    fw_dataset *dataset, *eval_dataset;
+    fw_batcher *batcher, *eval_batcher;
+    fw_step step;
+    fw_schedule schedule;
+    fw_run_state state;
+    fw_metrics metrics;
+    int64_t steps_per_epoch, step_n;
+    int64_t num_tokens;   /* since the first step of the run */
+    uint64_t train_ns;    /* time in steps, this process */
+    int64_t train_tokens; /* in that time */
+    int64_t train_steps;
+    struct { /* since the last line of metrics */
+        int64_t step_n, token_n;
+        uint64_t ns;
+        double loss;
+    } window;
+    double last_logged_loss;
+    uint64_t peak_bytes;
+} trainer;
+
+static fw_status load_data(trainer *t) {
+    const fw_options *o = t->o;
+    FW_TRY(fw_job_load_dataset(&t->job, &t->dataset, o->dataset_name, o->max_length, !o->assistant_only_loss));
+    fw_batcher_options train = {.micro = o->per_device_train_batch_size,
+                                .accumulation = o->gradient_accumulation_steps,
+                                .world = fw_comm_world(t->job.comm),
+                                .max_length = o->max_length,
+                                .packing = o->packing,
+                                .shuffle = 1,
+                                .data_seed = (uint64_t)o->data_seed};
+    FW_TRY(fw_batcher_create(&t->batcher, t->dataset, &train));
+    if (o->eval_dataset == NULL) return FW_OK;
+    FW_TRY(fw_job_load_dataset(&t->job, &t->eval_dataset, o->eval_dataset, o->max_length, !o->assistant_only_loss));
+    fw_batcher_options eval = {
+        .micro = o->per_device_eval_batch_size, .accumulation = 1, .world = train.world, .max_length = o->max_length};
+    return fw_batcher_create(&t->eval_batcher, t->eval_dataset, &eval);
+}
+
+static fw_status count_steps(trainer *t) {
+    const fw_options *o = t->o;
+    t->steps_per_epoch = fw_batcher_steps_per_epoch(t->batcher);
+    double steps = ceil(o->num_train_epochs * (double)t->steps_per_epoch);
+    if (steps > 1e15)
+        return fw_fail(FW_ERR_OPTION, "--num_train_epochs %g is %g steps: too many", o->num_train_epochs, steps);
+    t->step_n = o->max_steps > 0 ? o->max_steps : (int64_t)steps;
+    t->schedule = (fw_schedule){.kind = o->lr_scheduler_type,
+                                .peak = o->learning_rate,
+                                .warmup_n = fw_options_warmup_steps(o, t->step_n),
+                                .total_n = t->step_n};
+    return FW_OK;
+}
+
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+static fw_status allocate(trainer *t) {
+    const fw_options *o = t->o;
+    int64_t longest = t->dataset->stats.longest_n, N = fw_batcher_max_tokens(t->batcher);
+    if (t->eval_batcher != NULL) {
+        longest = larger(longest, t->eval_dataset->stats.longest_n);
+        N = larger(N, fw_batcher_max_tokens(t->eval_batcher));
+    }
+    fw_activation_options a = {.mode = o->gradient_checkpointing ? FW_ACTIVATIONS_RECOMPUTE : FW_ACTIVATIONS_KEEP,
+                               .N_max = N,
+                               .n_max = N,
+                               .chunk_n = fw_job_chunk_rows(o, &t->job.model, N),
+                               .P = longest};
+    size_t token_bytes = fw_job_dataset_bytes(t->dataset) + fw_job_dataset_bytes(t->eval_dataset);
+    FW_TRY(fw_job_allocate(&t->job, &a, true, token_bytes));
+    t->step = fw_job_step(&t->job);
+    t->step.batcher = t->batcher;
+    t->step.max_grad_norm = o->max_grad_norm;
+    t->step.adamw = (fw_adamw_options){.beta1 = (float)o->adam_beta1,
+                                       .beta2 = (float)o->adam_beta2,
+                                       .epsilon = (float)o->adam_epsilon,
+                                       .weight_decay = (float)o->weight_decay};
+    return FW_OK;
+}
+
+static void tell_start(const trainer *t, int64_t resumed_step, uint64_t memory_available) {
+    if (t->hooks->start == NULL) return;
+    const fw_options *o = t->o;
+    int world = fw_comm_world(t->job.comm);
+    fw_train_summary summary = {.job = &t->job,
+                                .options = o,
+                                .dataset = t->dataset,
+                                .rank = fw_comm_rank(t->job.comm),
+                                .world = world,
+                                .effective_batch =
+                                    o->per_device_train_batch_size * o->gradient_accumulation_steps * world,
+                                .unit_n = fw_batcher_units(t->batcher),
+                                .steps_per_epoch = t->steps_per_epoch,
+                                .step_n = t->step_n,
+                                .warmup_n = t->schedule.warmup_n,
+                                .resumed_step = resumed_step,
+                                .memory_available = memory_available};
+    t->hooks->start(t->hooks->context, &summary);
+}
+
+static double epoch_of(const trainer *t, int64_t step) { return (double)step / (double)t->steps_per_epoch; }
+
+static fw_status evaluate(trainer *t, int64_t step) {
+    fw_loss_sum sum;
+    FW_TRY(fw_step_evaluate(&t->step, t->eval_batcher, &sum));
+    double loss = fw_loss_mean(&sum);
+    FW_TRY(fw_metrics_write_eval(&t->metrics, step, epoch_of(t, step), loss, sum.target_n));
+    if (t->hooks->evaluated != NULL) t->hooks->evaluated(t->hooks->context, step, loss, sum.target_n);
+    return FW_OK;
+}
+
+static fw_status save(trainer *t, int64_t step) {
+    FW_TRY(fw_run_state_save(&t->state, step, epoch_of(t, step)));
+    if (t->hooks->saved != NULL) t->hooks->saved(t->hooks->context, step, t->state.last_checkpoint);
+    return FW_OK;
+}
+
+/* Ranks compare notes after each step: did anybody get a signal, and who has the largest resident size. */
+static fw_status agree_after_step(trainer *t, bool *stop) {
+    int64_t values[2] = {fw_interrupt_requested(), (int64_t)fw_host_peak_resident_bytes()};
+    FW_TRY(fw_comm_max_i64(t->job.comm, values, 2));
+    *stop = values[0] != 0;
+    t->peak_bytes = (uint64_t)values[1];
+    return FW_OK;
+}
+
+static fw_status report(trainer *t, int64_t step, const fw_step_result *r, uint64_t ns) {
+    double seconds = (double)ns * 1e-9;
+    t->num_tokens += r->token_n;
+    t->train_tokens += r->token_n;
+    t->train_steps++;
+    t->train_ns += ns;
+    t->window.step_n++;
+    t->window.token_n += r->token_n;
+    t->window.ns += ns;
+    t->window.loss += r->loss;
+    fw_train_report told = {.step = step,
+                            .step_n = t->step_n,
+                            .epoch = epoch_of(t, step),
+                            .loss = r->loss,
+                            .learning_rate = fw_schedule_rate(&t->schedule, step),
+                            .grad_norm = r->grad_norm,
+                            .tokens_per_s = (double)r->token_n / seconds,
+                            .logged = step % t->o->logging_steps == 0 || step == t->step_n};
+    if (told.logged) {
+        double window_s = (double)t->window.ns * 1e-9;
+        told.mean_loss = t->window.loss / (double)t->window.step_n;
+        told.mean_tokens_per_s = (double)t->window.token_n / window_s;
+        t->last_logged_loss = told.mean_loss;
+        fw_metrics_row row = {.step = step,
+                              .epoch = told.epoch,
+                              .loss = told.mean_loss,
+                              .learning_rate = told.learning_rate,
+                              .grad_norm = told.grad_norm,
+                              .num_tokens = t->num_tokens,
+                              .tokens_per_s = told.mean_tokens_per_s,
+                              .step_ms = window_s * 1e3 / (double)t->window.step_n,
+                              .peak_bytes = t->peak_bytes};
+        FW_TRY(fw_metrics_write(&t->metrics, &row));
+        memset(&t->window, 0, sizeof t->window);
+    }
+    if (t->hooks->step != NULL) t->hooks->step(t->hooks->context, &told);
+    return FW_OK;
+}
+
+static bool is_due(fw_when when, int64_t every, int64_t step, int64_t steps_per_epoch) {
+    if (when == FW_WHEN_STEPS) return step % every == 0;
+    return when == FW_WHEN_EPOCH && step % steps_per_epoch == 0;
+}
+
+static fw_status loop(trainer *t, int64_t first_step) {
+    const fw_options *o = t->o;
+    for (int64_t step = first_step + 1; step <= t->step_n; step++) {
+        fw_step_result result;
+        uint64_t start_ns = fw_host_now_ns();
+        FW_TRY(fw_step_run(&t->step, step, (step - 1) / t->steps_per_epoch, (step - 1) % t->steps_per_epoch,
+                           fw_schedule_rate(&t->schedule, step), &result));
+        bool stop = false;
+        FW_TRY(agree_after_step(t, &stop));
+        FW_TRY(report(t, step, &result, fw_host_now_ns() - start_ns));
+
+        if (t->eval_batcher != NULL && (is_due(o->eval_strategy, o->eval_steps, step, t->steps_per_epoch)))
+            FW_TRY(evaluate(t, step));
+        bool last = step == t->step_n;
+        if (is_due(o->save_strategy, o->save_steps, step, t->steps_per_epoch) ||
+            (last && o->save_strategy != FW_WHEN_NO) || (stop && !last))
+            FW_TRY(save(t, step));
+        if (stop && !last)
+            return fw_fail(FW_ERR_INTERRUPTED, "stopped by a signal after step %lld of %lld", (long long)step,
+                           (long long)t->step_n);
+    }
+    return FW_OK;
+}
+
+/* Everything up to the first step. */
+static fw_status prepare(trainer *t, int64_t *first_step) {
+    FW_TRY(fw_job_open(&t->job, t->o, true));
+    if (t->hooks->place != NULL)
+        t->hooks->place(t->hooks->context, fw_comm_rank(t->job.comm), fw_comm_world(t->job.comm));
+    FW_TRY(fw_comm_agree(t->job.comm, load_data(t)));
+    FW_TRY(fw_comm_agree(t->job.comm, count_steps(t)));
+    uint64_t memory_available = fw_host_memory_available();
+    FW_TRY(allocate(t));
+
+    t->state.options = t->o;
+    t->state.job = &t->job;
+    t->state.dataset = t->dataset;
+    t->state.batcher = t->batcher;
+    FW_TRY(fw_run_state_begin(&t->state, first_step));
+    fw_status status = FW_OK;
+    if (fw_comm_rank(t->job.comm) == 0) status = fw_metrics_open(&t->metrics, t->o->output_dir, *first_step);
+    t->num_tokens = fw_metrics_tokens(t->o->output_dir, *first_step);
+    FW_TRY(fw_comm_agree(t->job.comm, status));
+    tell_start(t, *first_step, memory_available);
+    return FW_OK;
+}
+
+static fw_status finish(trainer *t, fw_status loop_status) {
+    char *model_dir = NULL;
+    if (loop_status == FW_OK) FW_TRY(fw_run_state_export(&t->state, &model_dir));
+    fw_comm_counters counters;
+    fw_comm_get_counters(t->job.comm, &counters);
+    if (t->hooks->done != NULL) {
+        double seconds = (double)t->train_ns * 1e-9;
+        uint64_t steps = t->train_steps > 0 ? (uint64_t)t->train_steps : 1;
+        fw_train_result result = {.step = loop_status == FW_OK ? t->step_n : t->state.last_saved_step,
+                                  .step_n = t->step_n,
+                                  .tokens_per_s = seconds > 0 ? (double)t->train_tokens / seconds : 0,
+                                  .train_s = seconds,
+                                  .final_loss = t->last_logged_loss,
+                                  .peak_bytes = t->peak_bytes,
+                                  .sent_bytes_per_step = counters.all_reduce_bytes / steps,
+                                  .exposed_s = (double)counters.wait_ns * 1e-9,
+                                  .model_dir = model_dir,
+                                  .checkpoint = t->state.last_checkpoint};
+        t->hooks->done(t->hooks->context, &result);
+    }
+    fw_free(model_dir);
+    return loop_status;
+}
+
+fw_status fw_train_run(const fw_options *options, const fw_train_hooks *hooks, bool *reports) {
+    trainer *t;
+    FW_TRY(FW_NEW(t));
+    t->o = options;
+    t->hooks = hooks;
+    t->state.lock.fd = -1;
+    t->last_logged_loss = NAN;
+    fw_interrupt_install();
+
+    int64_t first_step = 0;
+    fw_status status = prepare(t, &first_step);
+    if (status == FW_OK) {
+        status = loop(t, first_step);
+        if (status == FW_OK || status == FW_ERR_INTERRUPTED) status = finish(t, status);
+    }
+    if (status != FW_OK && status != FW_ERR_INTERRUPTED) fw_comm_abort(t->job.comm, status);
+    if (reports != NULL) *reports = t->job.comm == NULL || fw_comm_reports_failure(t->job.comm);
+
+    fw_metrics_close(&t->metrics);
+    fw_run_state_end(&t->state);
+    fw_batcher_destroy(t->batcher);
+    fw_batcher_destroy(t->eval_batcher);
+    fw_dataset_destroy(t->dataset);
+    fw_dataset_destroy(t->eval_dataset);
+    fw_job_close(&t->job);
+    fw_free(t);
+    return status;
+}
