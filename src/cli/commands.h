@@ -11,6 +11,9 @@ typedef fw_status (*fw_cli_command)(const fw_options *options);
 /* Everything main does: find the command, read its options, run it, report. Returns the exit code. */
 int fw_cli_main(int argc, char **argv);
 
+/* The arguments of this process as main got them, NULL-terminated: what a rank of the same job is started with. */
+char *const *fw_cli_arguments(void);
+
 /* Errors: FW_ERR_OPTION, naming the nearest command. */
 fw_status fw_cli_find_command(fw_command *out, const char *name);
 

@@ -69,4 +69,11 @@ static fw_status run(int argc, char **argv) {
     return run_with_options(command, argc, argv);
 }
 
-int fw_cli_main(int argc, char **argv) { return fw_terminal_report(run(argc, argv)); }
+static char *const *arguments;
+
+char *const *fw_cli_arguments(void) { return arguments; }
+
+int fw_cli_main(int argc, char **argv) {
+    arguments = argv;
+    return fw_terminal_report(run(argc, argv));
+}

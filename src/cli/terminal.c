@@ -90,10 +90,19 @@ static bool tracing(void) {
     return trace != NULL && strcmp(trace, "1") == 0;
 }
 
+/* A rank started by a launcher knows its place before it has read its options. */
+static void rank_from_environment(void) {
+    const char *rank = getenv("RANK"), *world = getenv("WORLD_SIZE");
+    if (rank == NULL || world == NULL) return;
+    int r = atoi(rank), w = atoi(world);
+    if (w > 1 && r >= 0 && r < w) fw_terminal_set_rank(r, w);
+}
+
 void fw_terminal_start(void) {
     struct sigaction ignore = {.sa_handler = SIG_IGN};
     sigemptyset(&ignore.sa_mask);
     sigaction(SIGPIPE, &ignore, NULL);
+    rank_from_environment();
     fw_log_set_sink(log_sink, NULL, tracing() ? FW_LOG_DEBUG : FW_LOG_INFO);
 }
 

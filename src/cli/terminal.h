@@ -15,7 +15,8 @@
 /* Install the log sink, ignore SIGPIPE. Call once, first thing. FINEWIRE_TRACE=1: also debug lines, and
  * errors with the functions they went through. */
 void fw_terminal_start(void);
-/* Messages of a job of several ranks: warnings and errors say which rank; other lines come from rank 0 alone. */
+/* Messages of a job of several ranks (start reads RANK and WORLD_SIZE, when a launcher has set them): warnings and
+ * errors say which rank; other lines come from rank 0 alone. */
 void fw_terminal_set_rank(int rank, int world);
 int fw_terminal_rank(void);
 

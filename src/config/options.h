@@ -85,6 +85,9 @@ fw_status fw_options_parse_recipe(fw_options *o, const char *text, size_t text_b
 /* Rules that involve more than one option; then fills in those that follow from others (data_seed, eval_steps).
  * Needs: model and dataset (train, eval), output_dir (train), prompt (generate), file and output (import). */
 fw_status fw_options_check(fw_options *o);
+/* Warn of options that are allowed together but have no effect. Apart from the check, so that a job of several
+ * ranks says it once. */
+void fw_options_warn(const fw_options *o);
 
 /* Was it given, or is it the default? */
 bool fw_options_given(const fw_options *o, fw_option_id id);

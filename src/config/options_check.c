@@ -47,15 +47,10 @@ static fw_status check_train(fw_options *o) {
         return fw_fail(FW_ERR_OPTION,
                        "warmup_steps is %g; it must be a whole number of steps, or below 1 for a part of all steps",
                        o->warmup_steps);
-    if (o->warmup_steps > 0 && o->lr_scheduler_type == FW_LR_CONSTANT)
-        fw_log_warning(
-            "warmup_steps has no effect with lr_scheduler_type constant; constant_with_warmup has a warm-up");
     if (o->eval_strategy != FW_WHEN_NO && o->eval_dataset == NULL)
         return fw_fail(FW_ERR_OPTION,
                        "eval_strategy is %s, but there is no eval_dataset; name a file or set eval_strategy to no",
                        fw_when_words[o->eval_strategy]);
-    if (o->eval_strategy == FW_WHEN_NO && o->eval_dataset != NULL)
-        fw_log_warning("eval_dataset is not used, as eval_strategy is no; set it to steps or epoch");
     FW_TRY(resolve_resume(o));
     if (o->data_seed < 0) o->data_seed = o->seed;
     if (o->eval_steps == 0) o->eval_steps = o->logging_steps;
@@ -82,6 +77,16 @@ fw_status fw_options_check(fw_options *o) {
     case FW_COMMAND_N: break;
     }
     return fw_fail(FW_ERR_INTERNAL, "options of an unknown command");
+}
+
+void fw_options_warn(const fw_options *o) {
+    if (o->command != FW_COMMAND_TRAIN) return;
+    if (o->warmup_steps > 0 && o->lr_scheduler_type == FW_LR_CONSTANT)
+        fw_log_warning("warmup_steps has no effect with lr_scheduler_type constant; constant_with_warmup warms up");
+    if (o->eval_strategy == FW_WHEN_NO && o->eval_dataset != NULL)
+        fw_log_warning("eval_dataset is not used, as eval_strategy is no; set it to steps or epoch");
+    if (o->max_steps > 0 && fw_options_given(o, FW_OPTION_num_train_epochs))
+        fw_log_warning("num_train_epochs has no effect, as max_steps is %lld", (long long)o->max_steps);
 }
 
 int64_t fw_options_warmup_steps(const fw_options *o, int64_t total_steps) {

@@ -35,14 +35,15 @@ static fw_status split(char name[NAME_BYTES], const char **value, const char *fl
     return FW_OK;
 }
 
-/* --no_bf16: the option behind it, when it is one that may be true or false. */
-static bool find_negated(fw_option_id *id, fw_command command, const char *name) {
-    if (strncmp(name, "no_", 3) != 0) return false;
-    int found = fw_option_by_name(name + 3);
-    if (found < 0 || fw_option_get((fw_option_id)found)->type != FW_TYPE_BOOL) return false;
-    if ((fw_option_get((fw_option_id)found)->commands & (1u << command)) == 0) return false;
-    *id = (fw_option_id)found;
-    return true;
+/* --no_bf16, where bf16 is an option that may be true or false. */
+static fw_status parse_negated(fw_options *o, const char *name, const char *value) {
+    fw_option_id id;
+    const fw_option_spelling *spelling;
+    FW_TRY(fw_option_find(&id, &spelling, o->command, name + 3, command_line));
+    if (fw_option_get(id)->type != FW_TYPE_BOOL)
+        return fw_fail(FW_ERR_OPTION, "--%s: %s takes a value, there is no \"no\" to it", name, name + 3);
+    if (value != NULL) return fw_fail(FW_ERR_OPTION, "--%s takes no value; write --%s %.100s", name, name + 3, value);
+    return set(o, id, spelling, name, "false");
 }
 
 static fw_status parse_flag(fw_options *o, fw_arguments *a, const char *flag) {
@@ -51,11 +52,7 @@ static fw_status parse_flag(fw_options *o, fw_arguments *a, const char *flag) {
     fw_option_id id;
     const fw_option_spelling *spelling;
     FW_TRY(split(name, &value, flag));
-    if (find_negated(&id, o->command, name)) {
-        if (value != NULL)
-            return fw_fail(FW_ERR_OPTION, "--%s takes no value; write --%s %.100s", name, name + 3, value);
-        return set(o, id, NULL, name, "false");
-    }
+    if (strncmp(name, "no_", 3) == 0 && !fw_option_comes_later(name)) return parse_negated(o, name, value);
     FW_TRY(fw_option_find(&id, &spelling, o->command, name, command_line));
     const char *following = a->next < a->argc ? a->argv[a->next] : NULL;
     if (value == NULL && fw_option_get(id)->type == FW_TYPE_BOOL) {
