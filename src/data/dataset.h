@@ -19,7 +19,6 @@
 typedef struct fw_dataset_options {
     int64_t max_length;  /* tokens kept of one conversation; 0: all */
     int64_t vocab_size;  /* rows of the model's embedding: every id must be below; 0: not checked */
-    int all_tokens;      /* every token is trained, not the assistant's alone (assistant_only_loss: false) */
     fw_threads *threads; /* borrowed during the load; NULL: one thread */
     int all_tokens;      /* learn every token, not only what the template marks (assistant_only_loss false) */
 } fw_dataset_options;

@@ -3,8 +3,6 @@
 #include "base/alloc.h"
 #include "data/reader.h"
 
-#include <string.h>
-
 /* Every thread renders and tokenises its own stretch of the file into a part; the parts are then joined in
  * order, so the result and the error that is reported (the first in the file) do not depend on timing. */
 typedef struct part {
@@ -39,7 +37,6 @@ static fw_status add_conversation(load *l, part *p, scratch *s, int64_t index) {
                             &dropped_n);
     if (status == FW_ERR_INPUT) fw_fail_context(status, "%s:%lld: ", l->path, (long long)conversation.line);
     FW_TRY_OR(status, done);
-    if (l->options->all_tokens) memset(s->trained.mark, 1, s->trained.n);
     p->dataset->stats.reasoning_dropped_n += (int64_t)dropped_n;
     FW_TRY_OR(fw_dataset_add(p->dataset, s->ids.id, s->trained.mark, (int64_t)s->ids.n, conversation.has_assistant,
                              conversation.line),
