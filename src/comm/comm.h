@@ -41,7 +41,8 @@ typedef struct fw_comm_options {
  * *found = 0 and a world of 1 when none is set. Under a foreign launcher (no FINEWIRE_JOB_SECRET) ranks know each
  * other by MASTER_ADDR, MASTER_PORT and WORLD_SIZE only; own_launcher is 0 then, so that the caller can say so.
  * Under torchrun, whose agent itself listens at MASTER_PORT (TORCHELASTIC_USE_AGENT_STORE), the ports after it
- * are used. Errors: FW_ERR_OPTION when only some are set, or a value makes no sense (by name). */
+ * are used. MASTER_* alone mean nothing. Errors: FW_ERR_OPTION when only some are set, or a value makes no sense (by
+ * name). */
 fw_status fw_comm_options_from_environment(fw_comm_options *out, int *found);
 
 /* Meet the other ranks: rank 0 listens at master_address:master_port, all agree on world size and transport.

@@ -1,0 +1,90 @@
+/* Shared memory between the ranks of one host.
+ *
+ * One memfd holds everything: the control area (barriers, descriptors, small messages, staging) at its start, then
+ * one range for each fw_comm_alloc, in which rank r's buffer lies at r * stride. Each rank maps all of it.
+ * Why a memfd, handed over by SCM_RIGHTS on an abstract Unix socket:
+ *   - it is not limited by the size of /dev/shm (64 MiB in many containers), as shm_open is;
+ *   - it has no name, so nothing is left behind however the ranks end (kill -9);
+ *   - it needs no right to look into another process, as /proc/PID/fd and process_vm_readv do.
+ * Pages are reserved with fallocate, so a lack of memory is an error here and not a SIGBUS later. */
+#ifndef FW_COMM_SHM_SHM_INTERNAL_H
+#define FW_COMM_SHM_SHM_INTERNAL_H
+
+#include "comm/comm_internal.h"
+
+/* FW_SHM_PAGE: a multiple of every page size there is (arm64: up to 64 KiB). */
+enum { FW_SHM_LINE = 64, FW_SHM_PAGE = 65536, FW_SHM_REGIONS = 256 };
+
+/* Two lanes of barriers, since small exchanges run beside the background thread's collectives. */
+typedef enum fw_shm_lane_kind { FW_SHM_DATA, FW_SHM_SMALL, FW_SHM_LANE_N } fw_shm_lane_kind;
+
+typedef struct fw_shm_lane {
+    _Alignas(FW_SHM_LINE) _Atomic uint64_t arrived_n;  /* over all barriers: barrier k is complete at k * world */
+    _Alignas(FW_SHM_LINE) _Atomic uint32_t generation; /* the last complete barrier; the futex */
+    _Atomic uint32_t sleeper_n;
+} fw_shm_lane;
+
+/* What a rank is about to do, compared before anybody touches data. */
+typedef struct fw_shm_descriptor {
+    int32_t kind, dtype, root;
+    int32_t region; /* of op.buffer; -1: private memory */
+    int64_t n;
+    uint64_t offset; /* in the region */
+} fw_shm_descriptor;
+
+typedef struct fw_shm_rank {
+    _Alignas(FW_SHM_LINE) _Atomic uint32_t at[FW_SHM_LANE_N]; /* the barrier this rank has come to: names who is late */
+    _Atomic uint32_t host_work;                               /* 1: at long work of its own */
+    char last_work[60];                                       /* what that was, for the message of a timeout */
+    _Alignas(FW_SHM_LINE) fw_shm_descriptor descriptor;
+} fw_shm_rank;
+
+typedef struct fw_shm_control {
+    fw_shm_lane lane[FW_SHM_LANE_N];
+    fw_shm_rank rank[FW_COMM_MAX_WORLD];
+} fw_shm_control;
+
+/* One rank's small message; two places taken in turn, so that one barrier an exchange is enough. */
+typedef struct fw_shm_small {
+    _Alignas(FW_SHM_LINE) char call[32];
+    uint64_t bytes;
+    char data[FW_COMM_EXCHANGE_BYTES];
+} fw_shm_small;
+
+typedef struct fw_shm_region {
+    char *base; /* this process's mapping; rank r's part at base + r * stride_bytes */
+    size_t bytes, stride_bytes;
+} fw_shm_region;
+
+typedef struct fw_shm {
+    int memory_fd;
+    size_t file_bytes;
+    char *map; /* the control area */
+    size_t map_bytes;
+    fw_shm_control *control;
+    fw_shm_small *small; /* [2][world] */
+    char *stage;         /* [world][stage_bytes] */
+    size_t stage_bytes;
+    uint32_t barrier_n[FW_SHM_LANE_N]; /* of this rank */
+    uint64_t exchange_n;
+    uint64_t timeout_ns;
+    fw_shm_region region[FW_SHM_REGIONS];
+    _Atomic int region_n; /* regions are added by the caller's thread while the background thread looks them up */
+} fw_shm;
+
+static inline fw_shm *fw_shm_of(const fw_comm *c) { return c->state; }
+static inline char *fw_shm_stage(const fw_shm *s, int rank) { return s->stage + (size_t)rank * s->stage_bytes; }
+
+/* Every rank has come to this lane's next barrier. `what` and `number` for the message of a timeout.
+ * Errors: FW_ERR_RANK: a rank failed, left, or did not come in time. */
+fw_status fw_shm_barrier(fw_comm *c, fw_shm_lane_kind lane, const char *what, uint64_t number);
+void fw_shm_wake(fw_comm *c);
+
+/* Make (rank 0) or fetch the memory; leaves s->map and what points into it set. */
+fw_status fw_shm_join(fw_comm *c, fw_shm *s, uint64_t deadline_ns);
+void fw_shm_leave(fw_comm *c);
+
+fw_status fw_shm_alloc(fw_comm *c, void **out, size_t bytes, const char *what);
+fw_status fw_shm_run(fw_comm *c, const fw_comm_op *op);
+
+#endif

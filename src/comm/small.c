@@ -1,0 +1,74 @@
+/* Small exchanges of integers and statuses, built on the transport's exchange. */
+#include "comm/comm_internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { INTEGER_N = FW_COMM_EXCHANGE_BYTES / 8 };
+
+/* What fails here is known to every rank at once, or this rank tells them. */
+static fw_status exchange(fw_comm *c, void *all, const void *mine, size_t bytes, const char *call) {
+    if (fw_failure_is_set(&c->failure)) return fw_failure_report(&c->failure, c->options.rank);
+    fw_status status = c->transport->exchange(c, all, mine, bytes, call);
+    if (status != FW_OK) fw_comm_abort(c, status);
+    return status;
+}
+
+fw_status fw_comm_exchange(fw_comm *c, void *all, const void *mine, size_t bytes) {
+    if (bytes > FW_COMM_EXCHANGE_BYTES)
+        return fw_fail(FW_ERR_INTERNAL, "fw_comm_exchange of %zu bytes: at most %d", bytes, FW_COMM_EXCHANGE_BYTES);
+    return exchange(c, all, mine, bytes, "exchange");
+}
+
+fw_status fw_comm_barrier(fw_comm *c) { return exchange(c, NULL, NULL, 0, "barrier"); }
+
+/* values[i] = combination over ranks; 32 KiB of stack at a time for 64 ranks. */
+static fw_status combine(fw_comm *c, int64_t *values, int n, int take_max, const char *call) {
+    enum { STEP_N = 64 };
+    int64_t all[FW_COMM_MAX_WORLD * STEP_N];
+    if (n < 0 || n > INTEGER_N) return fw_fail(FW_ERR_INTERNAL, "%s of %d integers: at most %d", call, n, INTEGER_N);
+    for (int at = 0; at < n; at += STEP_N) {
+        int now_n = n - at < STEP_N ? n - at : STEP_N;
+        FW_TRY(exchange(c, all, values + at, (size_t)now_n * sizeof *values, call));
+        for (int i = 0; i < now_n; i++) {
+            int64_t result = all[i];
+            for (int r = 1; r < c->options.world; r++) {
+                int64_t other = all[r * now_n + i];
+                if (take_max)
+                    result = other > result ? other : result;
+                else
+                    result = (int64_t)((uint64_t)result + (uint64_t)other);
+            }
+            values[at + i] = result;
+        }
+    }
+    return FW_OK;
+}
+
+fw_status fw_comm_sum_i64(fw_comm *c, int64_t *values, int n) { return combine(c, values, n, 0, "sum_i64"); }
+
+fw_status fw_comm_max_i64(fw_comm *c, int64_t *values, int n) { return combine(c, values, n, 1, "max_i64"); }
+
+fw_status fw_comm_agree(fw_comm *c, fw_status mine) {
+    int32_t own = (int32_t)mine, all[FW_COMM_MAX_WORLD];
+    char text[FW_TRAIL_MESSAGE_BYTES];
+    snprintf(text, sizeof text, "%s", mine == FW_OK ? "" : fw_trail_message());
+    FW_TRY(exchange(c, all, &own, sizeof own, "agree"));
+    int failing = -1;
+    for (int r = c->options.world - 1; r >= 0; r--)
+        if (all[r] != FW_OK) failing = r;
+    if (failing < 0) return FW_OK;
+    /* The text travels only when there is one, one rank's at a time would be too many exchanges: all send at once. */
+    static const size_t step_bytes = 256;
+    char everyone[FW_COMM_MAX_WORLD * 256];
+    char message[FW_TRAIL_MESSAGE_BYTES];
+    for (size_t at = 0; at < sizeof text; at += step_bytes) {
+        FW_TRY(exchange(c, everyone, text + at, step_bytes, "agree on a message"));
+        memcpy(message + at, everyone + (size_t)failing * step_bytes, step_bytes);
+    }
+    message[sizeof message - 1] = 0;
+    atomic_store(&c->agree_origin, failing);
+    fw_status status = (fw_status)all[failing];
+    if (failing == c->options.rank) return mine; /* its trail is there, with its frames */
+    return fw_fail(status, "rank %d failed: %s", failing, message);
+}

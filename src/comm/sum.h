@@ -1,0 +1,12 @@
+/* Summation over ranks: out[i] = in[0][i] + in[1][i] + ... in this order, carried in fp32, rounded once at the end.
+ * Every rank that sums the same inputs gets the same bits. */
+#ifndef FW_COMM_SUM_H
+#define FW_COMM_SUM_H
+
+#include "base/dtype.h"
+
+/* in_n >= 1 sources of n elements of FW_F32 or FW_BF16; the result goes to all out_n places. A place may be one of the
+ * sources (exactly; no partial overlap). */
+void fw_comm_sum(void *const *out, int out_n, const void *const *in, int in_n, int64_t n, fw_dtype dtype);
+
+#endif

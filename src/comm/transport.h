@@ -1,0 +1,52 @@
+/* What a transport gives: the data plane below comm.h. One folder each: self/ (world 1), shm/ (ranks of one host).
+ * To add one: a folder with an fw_transport, a line in comm.c where it is chosen. */
+#ifndef FW_COMM_TRANSPORT_H
+#define FW_COMM_TRANSPORT_H
+
+#include "comm/comm.h"
+
+typedef enum fw_comm_kind {
+    FW_COMM_ALL_REDUCE,
+    FW_COMM_REDUCE_SCATTER,
+    FW_COMM_ALL_GATHER,
+    FW_COMM_BROADCAST,
+    FW_COMM_KIND_N
+} fw_comm_kind;
+
+/* One collective. `number` counts from 1 and is the same on every rank. */
+typedef struct fw_comm_op {
+    fw_comm_kind kind;
+    fw_dtype dtype;  /* broadcast: FW_U8 */
+    int root;        /* broadcast; else 0 */
+    int injected;    /* fails on this rank (fw_comm_fail_at) */
+    int64_t n;       /* elements of buffer */
+    void *buffer;    /* n elements; reduce_scatter only reads it, unless part lies in it */
+    void *part;      /* n / world elements: reduce_scatter writes, all_gather reads it */
+    uint64_t number; /* 1, 2, ... */
+} fw_comm_op;
+
+typedef struct fw_transport {
+    const char *name;
+    int runs_inline; /* run() costs no waiting: call it at once, no background thread */
+
+    /* The functions of comm.h. All may fail; what fails here ends the job. */
+    fw_status (*alloc)(fw_comm *c, void **out, size_t bytes, const char *what);
+    /* Do all of `op`; called by the background thread (or inline), in order. */
+    fw_status (*run)(fw_comm *c, const fw_comm_op *op);
+    /* all = what each rank gave; `call` names the caller's function, which must be the same on every rank. */
+    fw_status (*exchange)(fw_comm *c, void *all, const void *mine, size_t bytes, const char *call);
+    /* Long work of this rank begins (what) or ends (NULL). */
+    void (*set_host_work)(fw_comm *c, const char *what);
+    /* Something happened (failure, a rank left, stop): whoever waits must look again. Any thread. */
+    void (*wake)(fw_comm *c);
+    void (*destroy)(fw_comm *c);
+} fw_transport;
+
+const char *fw_comm_kind_name(fw_comm_kind kind);
+
+/* World 1. */
+fw_status fw_comm_open_self(fw_comm *c);
+/* Ranks of one host; needs the control plane. deadline_ns: by fw_host_now_ns. */
+fw_status fw_comm_open_shm(fw_comm *c, uint64_t deadline_ns);
+
+#endif

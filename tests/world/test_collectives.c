@@ -1,0 +1,235 @@
+/* Every collective, in every kind of memory, against sums made in the same order by a plain loop: bit-equal on every
+ * rank and in every run; and the counters against their formulas. */
+#include "base/alloc.h"
+#include "base/rng.h"
+#include "support/world.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { BIG_N = 270 * 1000 + 3 }; /* more than one staging buffer */
+
+/* Values of very different sizes, so that another order of summation gives other bits. */
+static float value_of(int rank, int64_t i) {
+    double size = ldexp(1.0, (int)(fw_rng_bits(1, (uint64_t)rank, (uint64_t)i) % 24) - 12);
+    return (float)((fw_rng_uniform(2, (uint64_t)rank, (uint64_t)i) - 0.5) * size);
+}
+
+static void put(void *buffer, int64_t i, fw_dtype dtype, float value) {
+    if (dtype == FW_F32)
+        ((float *)buffer)[i] = value;
+    else
+        ((fw_bf16 *)buffer)[i] = fw_bf16_from_f32(value);
+}
+
+static float as_stored(float value, fw_dtype dtype) {
+    return dtype == FW_F32 ? value : fw_bf16_to_f32(fw_bf16_from_f32(value));
+}
+
+static float get(const void *buffer, int64_t i, fw_dtype dtype) {
+    return dtype == FW_F32 ? ((const float *)buffer)[i] : fw_bf16_to_f32(((const fw_bf16 *)buffer)[i]);
+}
+
+static float expected_sum(int world, int64_t i, fw_dtype dtype) {
+    float sum = as_stored(value_of(0, i), dtype);
+    for (int r = 1; r < world; r++) sum += as_stored(value_of(r, i), dtype);
+    return as_stored(sum, dtype);
+}
+
+static int same_bits(float a, float b) { return memcmp(&a, &b, sizeof a) == 0; }
+
+/* One collective of each kind over n elements of `buffer` and `part` (n / world), which the caller owns. */
+static int try_all_kinds(fw_comm *c, void *buffer, void *part, int64_t n, fw_dtype dtype, int in_place) {
+    const int world = fw_comm_world(c), me = fw_comm_rank(c);
+    const int64_t even_n = n / world * world, part_n = even_n / world;
+    fw_comm_request request;
+    void *own_part = (char *)buffer + (size_t)(me * part_n) * fw_dtype_bytes(dtype);
+
+    for (int64_t i = 0; i < n; i++) put(buffer, i, dtype, value_of(me, i));
+    FW_RANK_CHECK(fw_comm_all_reduce(c, buffer, n, dtype, &request) == FW_OK);
+    FW_RANK_CHECK(fw_comm_wait(c, &request) == FW_OK);
+    for (int64_t i = 0; i < n; i++) FW_RANK_CHECK(same_bits(get(buffer, i, dtype), expected_sum(world, i, dtype)));
+
+    for (int64_t i = 0; i < n; i++) put(buffer, i, dtype, value_of(me, i));
+    void *out = in_place ? own_part : part;
+    FW_RANK_CHECK(fw_comm_reduce_scatter(c, out, buffer, even_n, dtype, &request) == FW_OK);
+    FW_RANK_CHECK(fw_comm_wait(c, &request) == FW_OK);
+    for (int64_t i = 0; i < part_n; i++)
+        FW_RANK_CHECK(same_bits(get(out, i, dtype), expected_sum(world, me * part_n + i, dtype)));
+    for (int64_t i = 0; i < n; i++) /* all else is untouched */
+        if (!in_place || i < me * part_n || i >= (me + 1) * part_n)
+            FW_RANK_CHECK(same_bits(get(buffer, i, dtype), as_stored(value_of(me, i), dtype)));
+
+    for (int64_t i = 0; i < n; i++) put(buffer, i, dtype, -1);
+    for (int64_t i = 0; i < part_n; i++) put(out, i, dtype, value_of(me, i));
+    FW_RANK_CHECK(fw_comm_all_gather(c, buffer, out, even_n, dtype, &request) == FW_OK);
+    FW_RANK_CHECK(fw_comm_wait(c, &request) == FW_OK);
+    for (int r = 0; r < world; r++)
+        for (int64_t i = 0; i < part_n; i++)
+            FW_RANK_CHECK(same_bits(get(buffer, r * part_n + i, dtype), as_stored(value_of(r, i), dtype)));
+    for (int64_t i = even_n; i < n; i++) FW_RANK_CHECK(get(buffer, i, dtype) == -1);
+
+    for (int root = 0; root < world; root++) {
+        for (int64_t i = 0; i < n; i++) put(buffer, i, dtype, me == root ? value_of(root, i) : 0);
+        FW_RANK_CHECK(fw_comm_broadcast(c, buffer, (size_t)n * fw_dtype_bytes(dtype), root, &request) == FW_OK);
+        FW_RANK_CHECK(fw_comm_wait(c, &request) == FW_OK);
+        for (int64_t i = 0; i < n; i++)
+            FW_RANK_CHECK(same_bits(get(buffer, i, dtype), as_stored(value_of(root, i), dtype)));
+    }
+    return 0;
+}
+
+static int all_kinds(fw_comm *c, void *context) {
+    static const int64_t sizes[] = {0, 1, 2, 3, 15, 17, 64, 1000, 4097, BIG_N};
+    (void)context;
+    char *shared, *private;
+    FW_RANK_CHECK(fw_comm_alloc(c, (void **)&shared, (BIG_N + 64) * 4, "a test buffer") == FW_OK);
+    FW_RANK_CHECK((uintptr_t)shared % 64 == 0);
+    for (int64_t i = 0; i < BIG_N * 4; i++) FW_RANK_CHECK(shared[i] == 0);
+    FW_RANK_CHECK(FW_NEW_ARRAY(private, (BIG_N + 64) * 4) == FW_OK);
+    void *part;
+    FW_RANK_CHECK(fw_calloc(&part, BIG_N, 4) == FW_OK);
+    int result = 0;
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes && result == 0; k++)
+        for (int way = 0; way < 8 && result == 0; way++) {
+            fw_dtype dtype = way & 1 ? FW_BF16 : FW_F32;
+            if (sizes[k] == BIG_N && fw_comm_world(c) > 3 && (way & 6) != 0) continue; /* quick */
+            char *buffer = way & 2 ? shared + 8 : private;
+            result = try_all_kinds(c, buffer, part, sizes[k], dtype, way & 4);
+        }
+    /* one rank alone with private memory: all take the way round */
+    if (result == 0) result = try_all_kinds(c, fw_comm_rank(c) == 0 ? private : shared, part, 1000, FW_F32, 0);
+    fw_free(part);
+    fw_free(private);
+    return result;
+}
+
+static int counters(fw_comm *c, void *context) {
+    (void)context;
+    const uint64_t w = (uint64_t)fw_comm_world(c);
+    float *x;
+    fw_comm_request request[4];
+    fw_comm_counters n;
+    const int64_t elements = 60 * 1000; /* 60 divides by 1..5 */
+    FW_RANK_CHECK(fw_comm_alloc(c, (void **)&x, (size_t)elements * 4, "x") == FW_OK);
+    for (int i = 0; i < 3; i++) FW_RANK_CHECK(fw_comm_all_reduce(c, x, elements, FW_F32, &request[0]) == FW_OK);
+    fw_bf16 *half = (fw_bf16 *)x;
+    FW_RANK_CHECK(fw_comm_reduce_scatter(c, half + fw_comm_rank(c) * elements / fw_comm_world(c), half, elements,
+                                         FW_BF16, &request[1]) == FW_OK);
+    FW_RANK_CHECK(fw_comm_all_gather(c, x, x + fw_comm_rank(c) * elements / fw_comm_world(c), elements, FW_F32,
+                                     &request[2]) == FW_OK);
+    FW_RANK_CHECK(fw_comm_broadcast(c, x, 12345, 0, &request[3]) == FW_OK);
+    for (int i = 3; i >= 0; i--) FW_RANK_CHECK(fw_comm_wait(c, &request[i]) == FW_OK); /* any order */
+    fw_comm_get_counters(c, &n);
+    FW_RANK_CHECK(n.all_reduce_bytes == 3 * 2 * (w - 1) * 240000 / w);
+    FW_RANK_CHECK(n.reduce_scatter_bytes == (w - 1) * 120000 / w);
+    FW_RANK_CHECK(n.all_gather_bytes == (w - 1) * 240000 / w);
+    FW_RANK_CHECK(n.broadcast_bytes == (w > 1 ? 12345 : 0));
+    return 0;
+}
+
+/* More collectives in flight than the queue holds, of both kinds of memory, with exchanges between them. */
+static int many_in_flight(fw_comm *c, void *context) {
+    enum { MANY = 600, N = 50 };
+    (void)context;
+    static float private[MANY][N];
+    static fw_comm_request request[MANY];
+    float *shared;
+    const int world = fw_comm_world(c), me = fw_comm_rank(c);
+    FW_RANK_CHECK(fw_comm_alloc(c, (void **)&shared, sizeof private, "shared") == FW_OK);
+    for (int k = 0; k < MANY; k++) {
+        float *x = k % 2 ? private[k] : shared + k * N;
+        for (int i = 0; i < N; i++) x[i] = value_of(me, k * N + i);
+        FW_RANK_CHECK(fw_comm_all_reduce(c, x, N, FW_F32, &request[k]) == FW_OK);
+        int64_t sum[3] = {me, k, 1}, max[2] = {me, -me};
+        if (k % 40 == 0) {
+            FW_RANK_CHECK(fw_comm_sum_i64(c, sum, 3) == FW_OK && fw_comm_max_i64(c, max, 2) == FW_OK);
+            FW_RANK_CHECK(sum[0] == world * (world - 1) / 2 && sum[1] == world * k && sum[2] == world);
+            FW_RANK_CHECK(max[0] == world - 1 && max[1] == 0);
+        }
+    }
+    FW_RANK_CHECK(fw_comm_wait(c, &request[MANY - 1]) == FW_OK);
+    for (int k = 0; k < MANY; k++) {
+        FW_RANK_CHECK(fw_comm_wait(c, &request[k]) == FW_OK);
+        for (int i = 0; i < N; i++)
+            FW_RANK_CHECK(same_bits((k % 2 ? private[k] : shared + k * N)[i], expected_sum(world, k * N + i, FW_F32)));
+    }
+    return 0;
+}
+
+static int small_exchanges(fw_comm *c, void *context) {
+    (void)context;
+    const int world = fw_comm_world(c), me = fw_comm_rank(c);
+    static unsigned char mine[FW_COMM_EXCHANGE_BYTES], all[FW_COMM_MAX_WORLD * FW_COMM_EXCHANGE_BYTES];
+    static const size_t sizes[] = {0, 1, 7, 64, FW_COMM_EXCHANGE_BYTES};
+    for (size_t round = 0; round < 50; round++) {
+        size_t bytes = sizes[round % 5];
+        memset(mine, (int)(me * 50 + (int)round) & 255, sizeof mine);
+        FW_RANK_CHECK(fw_comm_exchange(c, all, mine, bytes) == FW_OK);
+        for (int r = 0; r < world; r++)
+            for (size_t i = 0; i < bytes; i++)
+                FW_RANK_CHECK(all[(size_t)r * bytes + i] == ((r * 50 + (int)round) & 255));
+    }
+    FW_RANK_CHECK(fw_comm_exchange(c, all, mine, FW_COMM_EXCHANGE_BYTES + 1) == FW_ERR_INTERNAL);
+    int64_t values[512];
+    for (int i = 0; i < 512; i++) values[i] = (int64_t)i << 40;
+    FW_RANK_CHECK(fw_comm_sum_i64(c, values, 512) == FW_OK);
+    for (int i = 0; i < 512; i++) FW_RANK_CHECK(values[i] == ((int64_t)i << 40) * world);
+    FW_RANK_CHECK(fw_comm_barrier(c) == FW_OK);
+
+    FW_RANK_CHECK(fw_comm_agree(c, FW_OK) == FW_OK && fw_comm_abort_origin(c) == -1);
+    int bad = world - 1; /* the last two ranks fail: the lower one is named */
+    fw_status own = FW_OK;
+    if (me >= bad - 1) own = fw_fail(me == bad ? FW_ERR_IO : FW_ERR_INPUT, "line %d is broken", me);
+    fw_status agreed = fw_comm_agree(c, own);
+    if (world >= 2) {
+        FW_RANK_CHECK(agreed == FW_ERR_INPUT);
+        char text[64];
+        snprintf(text, sizeof text, "rank %d failed: line %d is broken", bad - 1, bad - 1);
+        if (me < bad - 1) FW_RANK_CHECK(strcmp(fw_trail_message(), text) == 0);
+        FW_RANK_CHECK(fw_comm_abort_origin(c) == bad - 1);
+        FW_RANK_CHECK(fw_comm_reports_failure(c) == (me == bad - 1));
+    } else {
+        FW_RANK_CHECK(agreed == FW_ERR_IO && fw_comm_abort_origin(c) == 0 && fw_comm_reports_failure(c));
+    }
+    return 0;
+}
+
+static const int worlds[] = {1, 2, 3, 4, 5};
+
+static void every_collective_in_every_memory(void **state) {
+    (void)state;
+    for (size_t i = 0; i < 5; i++) assert_int_equal(fw_test_world(worlds[i], all_kinds, NULL), 0);
+}
+
+static void counters_equal_their_formulas(void **state) {
+    (void)state;
+    for (size_t i = 0; i < 5; i++) assert_int_equal(fw_test_world(worlds[i], counters, NULL), 0);
+}
+
+static void many_at_once_with_more_ranks_than_cores(void **state) {
+    (void)state;
+    for (size_t i = 0; i < 5; i++) assert_int_equal(fw_test_world(worlds[i], many_in_flight, NULL), 0);
+    assert_int_equal(fw_test_world(8, many_in_flight, NULL), 0);
+}
+
+static void small_exchanges_and_agreement(void **state) {
+    (void)state;
+    for (size_t i = 0; i < 5; i++) assert_int_equal(fw_test_world(worlds[i], small_exchanges, NULL), 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_collective_in_every_memory),
+        cmocka_unit_test(counters_equal_their_formulas),
+        cmocka_unit_test(many_at_once_with_more_ranks_than_cores),
+        cmocka_unit_test(small_exchanges_and_agreement),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
