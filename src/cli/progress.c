@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { BAR_LEAST = 10, BAR_MOST = 30, PART_BYTES = 64, LINE_BYTES = 400 };
+enum { BAR_LEAST = 10, BAR_MOST = 30, PART_BYTES = 64, LINE_BYTES = 400, NUMBERS_BYTES = 300 };
 static const uint64_t redraw_ns = 100 * 1000 * 1000;
 
 struct fw_progress {
@@ -66,8 +66,8 @@ static void add_numbers(char *out, size_t limit, const fw_progress_values *v, do
 
 int fw_progress_bar(char *out, size_t out_bytes, const fw_progress_values *v, int64_t first_step, double elapsed_s,
                     int width) {
-    char numbers[LINE_BYTES] = "", line[LINE_BYTES];
-    size_t columns = width < 0 ? 0 : width > LINE_BYTES - 1 ? LINE_BYTES - 1 : (size_t)width;
+    char numbers[NUMBERS_BYTES] = "", line[LINE_BYTES];
+    size_t columns = width < 0 ? 0 : width > NUMBERS_BYTES - 1 ? NUMBERS_BYTES - 1 : (size_t)width;
     int percent = (int)(100 * part_done(v));
     if (columns < 5) columns = 5;
     add_numbers(numbers, columns - 4 + 1, v, seconds_left(v, first_step, elapsed_s));

@@ -61,10 +61,12 @@ static void print_line(const char *kind, const char *message) {
     char line[LINE_BYTES];
     size_t used = 0;
     pthread_mutex_lock(&screen);
-    if (bar[0] != 0) used += (size_t)snprintf(line, sizeof line, "%s", clear_line);
+    bool bar_of_rank_0 = world_here > 1 && rank_here != 0 && fw_terminal_stderr_is_tty();
+    if (bar[0] != 0 || bar_of_rank_0) used += (size_t)snprintf(line, sizeof line, "%s", clear_line);
     if (kind[0] != 0) {
         used += (size_t)snprintf(line + used, sizeof line - used, "finewire: ");
-        if (world_here > 1) used += (size_t)snprintf(line + used, sizeof line - used, "rank %d: ", rank_here);
+        if (world_here > 1 && rank_here >= 0)
+            used += (size_t)snprintf(line + used, sizeof line - used, "rank %d: ", rank_here);
         used += (size_t)snprintf(line + used, sizeof line - used, "%s", kind);
     }
     used += escape(line + used, sizeof line - used - BAR_BYTES - 8, message);
@@ -78,7 +80,7 @@ static void log_sink(fw_log_level level, const char *line, void *context) {
     switch (level) {
     case FW_LOG_DEBUG: print_line("debug: ", line); break;
     case FW_LOG_INFO:
-        if (rank_here == 0) print_line("", line);
+        if (rank_here <= 0) print_line("", line);
         break;
     case FW_LOG_WARNING: print_line("warning: ", line); break;
     case FW_LOG_ERROR: print_line("error: ", line); break;

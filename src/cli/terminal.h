@@ -16,7 +16,7 @@
  * errors with the functions they went through. */
 void fw_terminal_start(void);
 /* Messages of a job of several ranks (start reads RANK and WORLD_SIZE, when a launcher has set them): warnings and
- * errors say which rank; other lines come from rank 0 alone. */
+ * errors say which rank; other lines come from rank 0 alone. Rank -1 is the launcher of the job: no rank is named. */
 void fw_terminal_set_rank(int rank, int world);
 int fw_terminal_rank(void);
 

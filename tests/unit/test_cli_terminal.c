@@ -1,14 +1,21 @@
 /* cli: numbers for people, the progress bar and the plain line. */
 #include "cli/terminal.h"
 
+#include "base/log.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 
 #include <cmocka.h>
 
+#include <fcntl.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static void test_numbers(void **state) {
     (void)state;
@@ -84,11 +91,97 @@ static void test_line(void **state) {
     assert_true(fw_progress_line(text, sizeof text, &v, 3, 1) < 200);
 }
 
+/* What a training of 3 steps shows, in a process of its own whose standard error is `fd`. */
+static void train_a_little(int fd, int rank, bool plain) {
+    dup2(fd, STDERR_FILENO);
+    setenv("TERM", "xterm", 1);
+    fw_terminal_start();
+    fw_terminal_set_rank(rank, 2);
+    fw_progress *p;
+    if (fw_progress_create(&p, 0, plain) != FW_OK) _exit(1);
+    fw_progress_values v = values;
+    v.step_n = 3;
+    for (v.step = 1; v.step <= 3; v.step++) {
+        fw_progress_update(p, &v, v.step == 2);
+        if (v.step == 1) fw_log_info("a message");
+        if (v.step == 2) fw_log_warning("a \x1b[31mwarning\nof two lines");
+    }
+    fw_progress_destroy(p);
+    _exit(0);
+}
+
+static void show(char *out, size_t bytes, int reader, int writer, int rank, bool plain) {
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) train_a_little(writer, rank, plain);
+    close(writer);
+    size_t used = 0;
+    for (ssize_t n; used + 1 < bytes && (n = read(reader, out + used, bytes - 1 - used)) > 0;) used += (size_t)n;
+    out[used] = 0;
+    close(reader);
+    int result;
+    assert_int_equal(waitpid(child, &result, 0), child);
+    assert_int_equal(result, 0);
+}
+
+static void show_on_terminal(char *out, size_t bytes, int rank, bool plain) {
+    int reader = posix_openpt(O_RDWR | O_NOCTTY);
+    assert_true(reader >= 0);
+    assert_int_equal(grantpt(reader), 0);
+    assert_int_equal(unlockpt(reader), 0);
+    int writer = open(ptsname(reader), O_RDWR | O_NOCTTY);
+    assert_true(writer >= 0);
+    struct winsize size = {.ws_row = 24, .ws_col = 50};
+    assert_int_equal(ioctl(writer, TIOCSWINSZ, &size), 0);
+    show(out, bytes, reader, writer, rank, plain);
+}
+
+static const char warning[] = "finewire: rank 0: warning: a \\x1b[31mwarning\\nof two lines";
+
+static void test_on_a_terminal(void **state) {
+    (void)state;
+    char out[8192];
+    show_on_terminal(out, sizeof out, 0, false);
+    /* a message takes the bar's place, and the bar comes back below it */
+    const char *message = strstr(out, "\r\x1b[Ka message\r\n");
+    assert_non_null(message);
+    assert_ptr_equal(strstr(message, " 33%"), message + strlen("\r\x1b[Ka message\r\n"));
+    assert_non_null(strstr(out, warning));
+    /* the end is an ordinary line */
+    assert_string_equal(strrchr(out, '\n'), "\n");
+    assert_non_null(strstr(out, "100%"));
+    for (char *line = strtok(out, "\r\n"); line != NULL; line = strtok(NULL, "\r\n"))
+        if (strchr(line, '%') != NULL) assert_true(strlen(line) - (line[0] == '\x1b' ? 3 : 0) < 50);
+
+    show_on_terminal(out, sizeof out, 0, true); /* disable_tqdm */
+    assert_null(strstr(out, "\x1b["));
+    assert_non_null(strstr(out, "step 2/3, epoch 0.75"));
+    /* one rank speaks, warnings come from all, and take the bar of rank 0 away */
+    show_on_terminal(out, sizeof out, 1, false);
+    assert_string_equal(out, "\r\x1b[Kfinewire: rank 1: warning: a \\x1b[31mwarning\\nof two lines\r\n");
+    show_on_terminal(out, sizeof out, -1, false); /* the launcher is no rank */
+    assert_non_null(strstr(out, "a message\r\n"));
+    assert_non_null(strstr(out, "\r\x1b[Kfinewire: warning: a "));
+    assert_null(strchr(out, '%'));
+}
+
+static void test_elsewhere(void **state) {
+    (void)state;
+    char out[8192];
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    show(out, sizeof out, ends[0], ends[1], 0, false);
+    assert_null(strstr(out, "\r"));
+    assert_null(strstr(out, "step 1/3"));
+    assert_non_null(strstr(out, "a message\nstep 2/3, epoch 0.75"));
+    assert_non_null(strstr(out, warning));
+    assert_null(strstr(out, "step 3/3")); /* not a logging step */
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_numbers),
-        cmocka_unit_test(test_bar),
-        cmocka_unit_test(test_line),
+        cmocka_unit_test(test_numbers),       cmocka_unit_test(test_bar),       cmocka_unit_test(test_line),
+        cmocka_unit_test(test_on_a_terminal), cmocka_unit_test(test_elsewhere),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
