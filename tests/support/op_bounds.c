@@ -298,7 +298,7 @@ BOUND(cross_entropy) {
 }
 
 /* Moments: two products and a sum; w: the step's parts, then the subtraction. The judge rounds its fp32 results too.
- * g must be 0; the copy must be what w rounds to (test_ops_parity compares it with the device's own w besides). */
+ * g must be 0; the copy must be what w rounds to (test_ops_rounding asks for equality). */
 BOUND(adamw) {
     BOUND_LOCALS;
     double b1 = (double)0.9f, b2 = (double)0.999f, rate = (double)1e-2f, decay = s->without ? 0 : (double)0.1f;

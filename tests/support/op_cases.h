@@ -5,8 +5,8 @@
  * operation without cases does not compile. Nothing here knows which device is under test.
  *
  * The judge is the device "ref". Where rounding matters it runs in fp64 on the same numbers (FW_F64, see
- * device/ref/ref_element.h), and a device must come within its own rounding errors of that; operations
- * that only move numbers or round once (fw_op_case.exact) must give the bits that ref gives in the same types. */
+ * device/ref/ref_element.h), and a device must come within its own rounding errors of that. Operations that only move
+ * numbers, round once, or work on fp32 alone are judged in the device's types, the first two by equal values. */
 #ifndef FW_TESTS_SUPPORT_OP_CASES_H
 #define FW_TESTS_SUPPORT_OP_CASES_H
 
@@ -49,19 +49,18 @@ typedef struct fw_op_case {
     const fw_op_kind *kind;
     const fw_op_shape *shape;
     fw_dtype t;
-    int exact;
+    int same_types;
     int buffer_n;
     fw_op_buffer buffer[FW_OP_BUFFER_CAP];
 } fw_op_case;
 
 struct fw_op_kind {
     const char *op;
-    int exact;
+    int same_types;
     void (*build)(fw_op_case *c, fw_device *judge); /* adds buffers in the order of the operation's parameters */
     fw_status (*call)(fw_device *d, const fw_op_shape *s, fw_dtype t, void *const *p);
     void (*bound)(fw_op_case *c, double *const *judged);
-    const fw_op_shape *shape;
-    int shape_n;
+    const fw_op_shape *shapes; /* ends with one without a name */
 };
 
 /* Every operation, in the order of ops.def. */
@@ -94,14 +93,16 @@ void fw_op_case_set_bounds(fw_op_case *c, const fw_op_result *judged);
  * *share: the largest difference as a share of its bound. */
 fw_status fw_op_case_compare(double *share, const fw_op_case *c, const fw_op_result *tried, const fw_op_result *judged);
 
-/* --- for the table itself (op_cases.c, op_bounds.c) --- */
+/* --- for the table itself (op_cases.c, op_shapes.c, op_bounds.c) --- */
 
 /* How far a sum of n products, each of size at most 1 of `size` in total, may be off when carried in fp32. */
 double fw_op_sum_error(int64_t n, double size);
 /* Half of the distance between neighbours of type t at |y| + error: what rounding the result may add. */
 double fw_op_half_ulp(fw_dtype t, double y);
 
-#define FW_OP(name, parameters, arguments) void fw_op_bound_##name(fw_op_case *c, double *const *judged);
+#define FW_OP(name, parameters, arguments)                                                                             \
+    extern const fw_op_shape fw_op_shapes_##name[];                                                                    \
+    void fw_op_bound_##name(fw_op_case *c, double *const *judged);
 #include "device/ops.def"
 #undef FW_OP
 

@@ -113,7 +113,7 @@ fw_status fw_op_case_run(fw_op_result *out, fw_device *d, const fw_op_case *c, i
         FW_TRY_OR(open_image(&m[i], d, b, as_judge ? b->judge_type : b->type, b->on_host ? 0 : skew), done);
         p[i] = (char *)m[i].memory + m[i].start;
     }
-    FW_TRY_OR(c->kind->call(d, c->shape, as_judge && !c->exact ? FW_F64 : c->t, p), done);
+    FW_TRY_OR(c->kind->call(d, c->shape, as_judge && !c->same_types ? FW_F64 : c->t, p), done);
     for (int i = 0; i < c->buffer_n; i++) {
         if (c->buffer[i].n < 0) continue;
         if (c->buffer[i].on_host)

@@ -1,0 +1,140 @@
+/* The shapes that matter, operation by operation: sizes 0 and 1, odd sizes, rows with gaps, groups of heads, head sizes
+ * that models have, packed documents, one-token decoding, shared buffers, values at the ends of the range. */
+#include "support/op_cases.h"
+
+/* Each list ends with a shape without a name. */
+#define SHAPES(op, ...) const fw_op_shape fw_op_shapes_##op[] = {__VA_ARGS__, {.name = NULL}};
+
+#define HUGE_VALUES .magnitude = 1e9
+#define DENORMALS .magnitude = 0x1p-130
+
+SHAPES(embedding_forward, {.name = "no rows", .N = 0, .C = 4, .V = 3}, {.name = "one number", .N = 1, .C = 1, .V = 1},
+       {.name = "odd", .N = 65, .C = 97, .V = 101})
+
+SHAPES(embedding_backward, {.name = "no rows", .N = 0, .C = 4, .V = 3}, {.name = "one row", .N = 1, .C = 1, .V = 1},
+       {.name = "repeated ids", .N = 130, .C = 33, .V = 5}, {.name = "odd", .N = 65, .C = 97, .V = 101})
+
+#define NORM_SHAPES                                                                                                    \
+    {.name = "one number", .N = 1, .G = 1, .C = 1}, {.name = "plain", .N = 5, .G = 1, .C = 576},                       \
+        {.name = "odd", .N = 33, .G = 1, .C = 97},                                                                     \
+        {.name = "heads in packed rows", .N = 7, .G = 9, .C = 64, .gap = 384},                                         \
+        {.name = "heads of 128, rows off alignment", .N = 4, .G = 3, .C = 128, .gap = 1},                              \
+        {.name = "heads of 80", .N = 3, .G = 2, .C = 80, .gap = 3},                                                    \
+        {.name = "zero rows", .N = 4, .G = 1, .C = 64, .zero = 1},                                                     \
+        {.name = "huge", .N = 3, .G = 1, .C = 100, HUGE_VALUES},                                                       \
+        {.name = "denormal", .N = 3, .G = 1, .C = 100, DENORMALS}, {                                                   \
+        .name = "no rows", .N = 0, .G = 1, .C = 8                                                                      \
+    }
+
+SHAPES(rmsnorm_forward, NORM_SHAPES, {.name = "in place", .N = 6, .G = 2, .C = 65, .gap = 5, .in_place = 1})
+
+SHAPES(rmsnorm_backward, NORM_SHAPES, {.name = "many rows", .N = 300, .G = 1, .C = 33},
+       {.name = "dx added to another", .N = 5, .G = 1, .C = 65, .with_add = 1},
+       {.name = "dx added to itself", .N = 5, .G = 1, .C = 65, .gap = 2, .with_add = 2},
+       {.name = "dx is dy", .N = 5, .G = 2, .C = 65, .gap = 2, .in_place = 1},
+       {.name = "dx is dy, added to another", .N = 5, .G = 1, .C = 64, .with_add = 1, .in_place = 1})
+
+SHAPES(rope, {.name = "no rows", .N = 0, .G = 1, .D = 16, .direction = 1},
+       {.name = "one pair", .N = 1, .G = 1, .D = 2, .direction = 1},
+       {.name = "heads of 16", .N = 9, .G = 4, .D = 16, .gap = 7, .direction = 1},
+       {.name = "packed heads of 64", .N = 33, .G = 9, .D = 64, .gap = 384, .direction = 1},
+       {.name = "back, heads of 64", .N = 33, .G = 3, .D = 64, .direction = -1},
+       {.name = "heads of 80", .N = 5, .G = 3, .D = 80, .gap = 1, .direction = 1},
+       {.name = "back, heads of 128", .N = 5, .G = 2, .D = 128, .direction = -1},
+       {.name = "heads of 22", .N = 5, .G = 2, .D = 22, .direction = 1},
+       {.name = "huge", .N = 3, .G = 1, .D = 64, .direction = 1, HUGE_VALUES},
+       {.name = "denormal", .N = 3, .G = 1, .D = 64, .direction = 1, DENORMALS})
+
+#define MATMUL_SHAPES                                                                                                  \
+    {.name = "one number", .N = 1, .O = 1, .C = 1}, {.name = "one row", .N = 1, .O = 192, .C = 576},                   \
+        {.name = "small odd", .N = 7, .O = 5, .C = 3}, {.name = "odd", .N = 33, .O = 97, .C = 65},                     \
+        {.name = "even", .N = 64, .O = 128, .C = 96}, {.name = "vocabulary odd", .N = 5, .O = 1003, .C = 64},          \
+        {.name = "long sum", .N = 9, .O = 24, .C = 1536}, {.name = "many rows", .N = 259, .O = 48, .C = 32},           \
+        {.name = "zero rows", .N = 6, .O = 17, .C = 40, .zero = 1},                                                    \
+        {.name = "huge", .N = 5, .O = 17, .C = 40, HUGE_VALUES},                                                       \
+        {.name = "denormal", .N = 5, .O = 17, .C = 40, DENORMALS}, {                                                   \
+        .name = "no rows", .N = 0, .O = 3, .C = 4                                                                      \
+    }
+
+SHAPES(matmul_forward, MATMUL_SHAPES, {.name = "no bias", .N = 33, .O = 97, .C = 65, .without = 1},
+       {.name = "no bias, fp32 result", .N = 5, .O = 1003, .C = 64, .without = 1, .wide_output = 1},
+       {.name = "bias, fp32 result", .N = 17, .O = 33, .C = 64, .wide_output = 1})
+
+SHAPES(matmul_backward_input, MATMUL_SHAPES)
+
+SHAPES(matmul_backward_weight, MATMUL_SHAPES)
+
+SHAPES(bias_backward, {.name = "no rows", .N = 0, .O = 3}, {.name = "one number", .N = 1, .O = 1},
+       {.name = "one row", .N = 1, .O = 193}, {.name = "many rows", .N = 1025, .O = 17},
+       {.name = "wide", .N = 33, .O = 960}, {.name = "huge", .N = 5, .O = 17, HUGE_VALUES})
+
+#define SWIGLU_SHAPES                                                                                                  \
+    {.name = "one number", .N = 1, .C = 1}, {.name = "odd", .N = 7, .C = 257}, {.name = "wide", .N = 5, .C = 1536},    \
+        {.name = "zero rows", .N = 5, .C = 33, .zero = 1}, {.name = "far out", .N = 5, .C = 129, .magnitude = 60},     \
+        {.name = "huge", .N = 3, .C = 40, HUGE_VALUES}, {.name = "denormal", .N = 3, .C = 40, DENORMALS}, {            \
+        .name = "no rows", .N = 0, .C = 8                                                                              \
+    }
+
+SHAPES(swiglu_forward, SWIGLU_SHAPES)
+
+SHAPES(swiglu_backward, SWIGLU_SHAPES, {.name = "in place", .N = 7, .C = 65, .in_place = 1})
+
+SHAPES(add, {.name = "nothing", .C = 0}, {.name = "one number", .C = 1}, {.name = "odd", .C = 1031},
+       {.name = "y is a", .C = 65, .in_place = 1}, {.name = "y is b", .C = 65, .in_place = 2},
+       {.name = "huge", .C = 65, HUGE_VALUES}, {.name = "zero", .C = 65, .zero = 1})
+
+#define ATTENTION_SHAPES                                                                                               \
+    {.name = "one token", .N = 1, .H = 1, .K = 1, .D = 16},                                                            \
+        {.name = "3 heads a group, 64", .N = 37, .H = 9, .K = 3, .D = 64, .gap = 64},                                  \
+        {.name = "8 heads a group, 80", .N = 19, .H = 8, .K = 1, .D = 80, .gap = 3},                                   \
+        {.name = "a head each, 128", .N = 21, .H = 2, .K = 2, .D = 128},                                               \
+        {.name = "long", .N = 133, .H = 3, .K = 1, .D = 16, .gap = 1},                                                 \
+        {.name = "documents", .N = 65, .H = 6, .K = 2, .D = 16, .gap = 5, .packed = 1},                                \
+        {.name = "documents, long heads", .N = 23, .H = 2, .K = 1, .D = 128, .packed = 1},                             \
+        {.name = "large scores", .N = 17, .H = 2, .K = 1, .D = 64, .magnitude = 12},                                   \
+        {.name = "zero queries", .N = 17, .H = 2, .K = 1, .D = 64, .zero = 1},                                         \
+        {.name = "denormal", .N = 9, .H = 2, .K = 1, .D = 16, DENORMALS}, {                                            \
+        .name = "no rows", .N = 0, .H = 2, .K = 1, .D = 16                                                             \
+    }
+
+SHAPES(attention_forward, ATTENTION_SHAPES, {.name = "no lse", .N = 5, .H = 2, .K = 1, .D = 64, .without = 1},
+       {.name = "next token", .N = 1, .H = 9, .K = 3, .D = 64, .q_offset = 70},
+       {.name = "next token of a document", .N = 1, .H = 4, .K = 4, .D = 80, .q_offset = 45, .packed = 1, .gap = 2},
+       {.name = "next chunk", .N = 12, .H = 8, .K = 1, .D = 128, .q_offset = 31},
+       {.name = "next chunk of documents", .N = 12, .H = 3, .K = 1, .D = 16, .q_offset = 31, .packed = 1})
+
+SHAPES(attention_backward, ATTENTION_SHAPES)
+
+SHAPES(cross_entropy, {.name = "no rows", .N = 0, .V = 5}, {.name = "one word", .N = 3, .V = 1},
+       {.name = "odd", .N = 7, .V = 1003}, {.name = "vocabulary", .N = 2, .V = 49152},
+       {.name = "no gradient", .N = 5, .V = 131, .without = 1}, {.name = "peaks", .N = 5, .V = 257, .magnitude = 40},
+       {.name = "high peaks", .N = 5, .V = 64, .magnitude = 1e4}, {.name = "equal logits", .N = 4, .V = 100, .zero = 1},
+       {.name = "in place", .N = 5, .V = 129, .in_place = 1})
+
+SHAPES(gather_rows, {.name = "nothing", .G = 0, .N = 3, .C = 4}, {.name = "repeated", .G = 9, .N = 3, .C = 5},
+       {.name = "odd", .G = 33, .N = 71, .C = 97})
+
+SHAPES(scatter_rows, {.name = "no rows at all", .G = 0, .N = 0, .C = 4}, {.name = "nothing", .G = 0, .N = 3, .C = 4},
+       {.name = "all rows", .G = 5, .N = 5, .C = 3}, {.name = "odd", .G = 33, .N = 71, .C = 97})
+
+SHAPES(adamw, {.name = "nothing", .C = 0, .step = 1}, {.name = "first step", .C = 1031, .step = 1},
+       {.name = "late step", .C = 517, .step = 12345}, {.name = "no copy, no decay", .C = 65, .step = 7, .without = 1},
+       {.name = "no gradient", .C = 65, .step = 3, .zero = 1},
+       {.name = "huge gradient", .C = 65, .step = 3, HUGE_VALUES},
+       {.name = "tiny gradient", .C = 65, .step = 3, .magnitude = 1e-12})
+
+SHAPES(sum_squares, {.name = "nothing", .C = 0}, {.name = "one number", .C = 1}, {.name = "odd", .C = 12289},
+       {.name = "beyond fp32", .C = 65, .magnitude = 1e25}, {.name = "below fp32", .C = 65, .magnitude = 1e-25})
+
+SHAPES(scale, {.name = "nothing", .C = 0}, {.name = "odd", .C = 1031}, {.name = "huge", .C = 65, HUGE_VALUES})
+
+#define CAST_SHAPE(c_from, c_to)                                                                                       \
+    { .name = #c_from " to " #c_to, .C = 1031, .from = c_from, .to = c_to }
+SHAPES(cast, {.name = "nothing", .C = 0, .from = FW_F32, .to = FW_BF16}, CAST_SHAPE(FW_F32, FW_F32),
+       CAST_SHAPE(FW_F32, FW_BF16), CAST_SHAPE(FW_F32, FW_F16), CAST_SHAPE(FW_BF16, FW_F32),
+       CAST_SHAPE(FW_BF16, FW_BF16), CAST_SHAPE(FW_BF16, FW_F16), CAST_SHAPE(FW_F16, FW_F32),
+       CAST_SHAPE(FW_F16, FW_BF16), CAST_SHAPE(FW_F16, FW_F16))
+
+SHAPES(zero, {.name = "nothing", .C = 0}, {.name = "odd bytes", .C = 1031})
+
+SHAPES(copy, {.name = "nothing", .C = 0}, {.name = "odd bytes", .C = 1031})
