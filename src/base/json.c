@@ -127,19 +127,36 @@ fw_status fw_json_get_string(const char **out, const json_t *object, const char 
     return FW_OK;
 }
 
+static bool has_real(const json_t *value) {
+    if (json_is_real(value)) return true;
+    const char *key;
+    json_t *member;
+    size_t i;
+    json_object_foreach((json_t *)(uintptr_t)value, key, member) if (has_real(member)) return true;
+    json_array_foreach(value, i, member) if (has_real(member)) return true;
+    return false;
+}
+
 fw_status fw_json_dump(fw_strbuf *out, const json_t *value, size_t flags) {
     pthread_once(&hooks_once, install_hooks);
-    fw_alloc_raw_failed(); /* forget earlier failures */
-    char *text = json_dumps(value, flags | JSON_ENCODE_ANY);
-    /* jansson overlooks a failure while it writes a key: the text would lack a piece. */
-    int failed = fw_alloc_raw_failed();
-    fw_status status;
-    if (text == NULL || failed)
-        status = fw_fail(FW_ERR_NOMEM, "out of memory while writing JSON");
-    else
-        status = fw_strbuf_puts(out, text);
-    fw_free(text);
-    return status;
+    bool reals = has_real(value);
+    for (size_t digits = reals ? 15 : 17;; digits++) {
+        fw_alloc_raw_failed(); /* forget earlier failures */
+        char *text = json_dumps(value, flags | JSON_ENCODE_ANY | JSON_REAL_PRECISION(digits));
+        json_t *again = NULL;
+        if (text != NULL && digits < 17) again = json_loads(text, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
+        bool same = digits == 17 || json_equal(value, again);
+        json_decref(again);
+        /* jansson overlooks a failure while it writes a key or reads a string: a piece would be lost. */
+        int failed = fw_alloc_raw_failed();
+        fw_status status = FW_OK;
+        if (text == NULL || failed)
+            status = fw_fail(FW_ERR_NOMEM, "out of memory while writing JSON");
+        else if (same)
+            status = fw_strbuf_puts(out, text);
+        fw_free(text);
+        if (same || status != FW_OK) return status;
+    }
 }
 
 fw_status fw_json_save(const json_t *value, const char *path) {

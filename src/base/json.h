@@ -36,7 +36,8 @@ fw_status fw_json_get_string(const char **out, const json_t *object, const char 
 fw_status fw_json_need_int(int64_t *out, const json_t *object, const char *key, int64_t min, int64_t max,
                            const char *where);
 
-/* Append the text of value to *out. flags: jansson's (JSON_COMPACT, JSON_INDENT(2), ...). Errors: FW_ERR_NOMEM. */
+/* Append the text of value to *out. flags: jansson's (JSON_COMPACT, JSON_INDENT(2), ...). Fractions
+ * get as many digits as bring all of them back exactly (15 to 17). Errors: FW_ERR_NOMEM. */
 fw_status fw_json_dump(fw_strbuf *out, const json_t *value, size_t flags);
 /* Write with two-space indentation and a final newline, atomically. Keys keep their order. */
 fw_status fw_json_save(const json_t *value, const char *path);

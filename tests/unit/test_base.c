@@ -2,6 +2,7 @@
 #include "base/alloc.h"
 #include "base/dtype.h"
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/json.h"
 #include "base/rng.h"
 #include "base/threads.h"
@@ -23,11 +24,15 @@ static void test_dtype(void **state) {
     /* every fp16 and bf16 value survives a trip through fp32 */
     for (uint32_t bits = 0; bits < 65536; bits++) {
         float h = fw_f16_to_f32((fw_f16)bits);
-        if (isnan(h)) assert_true(isnan(fw_f16_to_f32(fw_f16_from_f32(h))));
-        else assert_int_equal(fw_f16_from_f32(h), bits);
+        if (isnan(h))
+            assert_true(isnan(fw_f16_to_f32(fw_f16_from_f32(h))));
+        else
+            assert_int_equal(fw_f16_from_f32(h), bits);
         float b = fw_bf16_to_f32((fw_bf16)bits);
-        if (isnan(b)) assert_true(isnan(fw_bf16_to_f32(fw_bf16_from_f32(b))));
-        else assert_int_equal(fw_bf16_from_f32(b), bits);
+        if (isnan(b))
+            assert_true(isnan(fw_bf16_to_f32(fw_bf16_from_f32(b))));
+        else
+            assert_int_equal(fw_bf16_from_f32(b), bits);
     }
     /* ties go to even: 1 + 2^-8 lies halfway between two bf16 neighbours, and so does 1 + 3 * 2^-8 */
     assert_int_equal(fw_bf16_from_f32(1.0f + 0x1p-8f), 0x3f80);
@@ -35,7 +40,7 @@ static void test_dtype(void **state) {
     assert_int_equal(fw_f16_from_f32(1.0f + 0x1p-11f), 0x3c00);
     assert_int_equal(fw_f16_from_f32(65519.996f), 0x7bff);
     assert_int_equal(fw_f16_from_f32(65520.0f), 0x7c00);
-    assert_int_equal(fw_f16_from_f32(0x1p-25f), 0);          /* tie with zero: even */
+    assert_int_equal(fw_f16_from_f32(0x1p-25f), 0); /* tie with zero: even */
     assert_int_equal(fw_f16_from_f32(0x1.8p-25f), 1);
 }
 
@@ -171,15 +176,54 @@ static void test_nth_allocation_fails(void **state) {
         assert_int_equal(status, FW_ERR_NOMEM);
     }
     assert_true(n > 3);
+    fw_strbuf_clear(&whole);
+    json_decref(value);
+    text = "[1e-5,0.1,3.0,0.30000000000000004,1e300]";
+    assert_int_equal(fw_json_parse(&value, text, strlen(text), "f", 1), FW_OK);
+    assert_int_equal(fw_json_dump(&whole, value, JSON_COMPACT), FW_OK);
+    assert_string_equal(fw_strbuf_text(&whole),
+                        "[1.0000000000000001e-5,0.10000000000000001,3.0,0.30000000000000004,1.0000000000000001e300]");
+    json_array_remove(value, 3);
+    fw_strbuf_clear(&whole);
+    assert_int_equal(fw_json_dump(&whole, value, JSON_COMPACT), FW_OK);
+    assert_string_equal(fw_strbuf_text(&whole), "[1e-5,0.1,3.0,1e300]"); /* as few digits as tell the values apart */
     fw_strbuf_fini(&whole);
     json_decref(value);
 }
 
+/* Values of the public xxhash package. */
+static void test_hash(void **state) {
+    (void)state;
+    static const struct {
+        size_t n;
+        uint64_t value;
+    } known[] = {{0, 0xef46db3751d8e999u},   {13, 0xf78b031308f5bfc8u},  {26, 0x76a5852d6e1cab15u},
+                 {39, 0x880bbeea606e4b37u},  {52, 0xe3bba384bc67d6eeu},  {117, 0x3a5c7c3ef48535abu},
+                 {130, 0x96ec2d682f7eb97fu}, {182, 0x73b37d533105e1b1u}, {195, 0x3bbfd4520357f536u}};
+    uint8_t bytes[200];
+    for (int i = 0; i < 200; i++) bytes[i] = (uint8_t)(i * 7 + 3);
+    for (size_t k = 0; k < sizeof known / sizeof *known; k++) {
+        assert_true(fw_hash_bytes(bytes, known[k].n) == known[k].value);
+        for (size_t piece = 1; piece < 70; piece += 6) { /* however it is fed */
+            fw_hash h;
+            fw_hash_init(&h);
+            for (size_t at = 0; at < known[k].n; at += piece)
+                fw_hash_update(&h, bytes + at, known[k].n - at < piece ? known[k].n - at : piece);
+            assert_true(fw_hash_value(&h) == known[k].value);
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_dtype), cmocka_unit_test(test_trail), cmocka_unit_test(test_permute),
-        cmocka_unit_test(test_threads), cmocka_unit_test(test_file), cmocka_unit_test(test_json),
+        cmocka_unit_test(test_dtype),
+        cmocka_unit_test(test_trail),
+        cmocka_unit_test(test_permute),
+        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_file),
+        cmocka_unit_test(test_json),
         cmocka_unit_test(test_nth_allocation_fails),
+        cmocka_unit_test(test_hash),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
