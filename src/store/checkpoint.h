@@ -34,8 +34,8 @@ typedef struct fw_checkpoint_arrays {
     float *weight, *exp_avg, *exp_avg_sq;
 } fw_checkpoint_arrays;
 
-/* Bytes on disk of one checkpoint, near enough for the space check (small files count as 64 MiB). */
-uint64_t fw_checkpoint_bytes(const fw_param_table *table);
+/* Bytes on disk of one checkpoint (an upper bound), for a check before training starts. */
+fw_status fw_checkpoint_bytes(uint64_t *bytes, const fw_param_table *table, const char *source_dir);
 
 /* One rank calls this. source_dir: model folder whose small files are copied. An older checkpoint of the same step is
  * replaced. Errors: FW_ERR_IO (no space: bytes needed and free are named), FW_ERR_NOMEM; then nothing has changed.
@@ -67,6 +67,10 @@ void fw_checkpoint_list_fini(fw_checkpoint_list *list);
 /* *path = the newest that verifies byte for byte (fw_free it), NULL when there is none. Damaged ones are named in a
  * warning and the one before is tried. */
 fw_status fw_checkpoint_newest(char **path, const char *output_dir);
+
+/* The run goes on from `step`: checkpoints of later steps belong to a course that is given up. They are renamed to
+ * "set-aside-step-..." (named in a warning), so that they never count as the newest again. */
+fw_status fw_checkpoint_set_aside_after(const char *output_dir, int64_t step);
 
 /* Remove the oldest beyond `keep_n` (0: keep all). Only complete ones count, and the newest complete one is never
  * removed. Also removes what interrupted saves left behind (".tmp-step-*"). */

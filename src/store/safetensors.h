@@ -13,6 +13,7 @@
 
 #include "base/dtype.h"
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/json.h"
 #include "base/status.h"
 
@@ -86,6 +87,7 @@ typedef struct fw_safetensors_writer {
     size_t tensor_n, tensor_i; /* the one being written */
     uint64_t tensor_done_bytes;
     uint64_t file_bytes; /* header and data */
+    fw_hash hash;        /* of all bytes given to the file so far */
 } fw_safetensors_writer;
 
 /* Bytes of the file that these entries make. Errors: FW_ERR_INTERNAL for a size that overflows, FW_ERR_NOMEM. */

@@ -70,9 +70,15 @@ fw_status fw_safetensors_file_bytes(uint64_t *bytes, const fw_safetensors_entry 
     return status;
 }
 
+static fw_status put(fw_safetensors_writer *w, const void *bytes, size_t n_bytes) {
+    fw_hash_update(&w->hash, bytes, n_bytes);
+    return fw_file_writer_write(&w->file, bytes, n_bytes);
+}
+
 fw_status fw_safetensors_writer_open(fw_safetensors_writer *w, const char *path, const fw_safetensors_entry *entry,
                                      size_t entry_n, const json_t *metadata) {
     *w = (fw_safetensors_writer){.file = {.fd = -1}, .tensor_n = entry_n};
+    fw_hash_init(&w->hash);
     fw_strbuf header = {0};
     uint64_t data_bytes = 0;
     fw_status status;
@@ -87,8 +93,8 @@ fw_status fw_safetensors_writer_open(fw_safetensors_writer *w, const char *path,
     uint8_t length[8];
     for (int i = 0; i < 8; i++) length[i] = (uint8_t)((uint64_t)header.len_bytes >> (8 * i));
     FW_TRY_OR(fw_file_writer_open(&w->file, path), fail);
-    FW_TRY_OR(fw_file_writer_write(&w->file, length, sizeof length), fail);
-    FW_TRY_OR(fw_file_writer_write(&w->file, header.data, header.len_bytes), fail);
+    FW_TRY_OR(put(w, length, sizeof length), fail);
+    FW_TRY_OR(put(w, header.data, header.len_bytes), fail);
     w->file_bytes = 8 + header.len_bytes + data_bytes;
     fw_strbuf_fini(&header);
     return FW_OK;
@@ -114,7 +120,7 @@ fw_status fw_safetensors_writer_put_bytes(fw_safetensors_writer *w, const void *
             return fw_fail(FW_ERR_INTERNAL, "%s: more data than its tensors have", w->file.path);
         uint64_t room = w->tensor_bytes[w->tensor_i] - w->tensor_done_bytes;
         size_t take = n_bytes < room ? n_bytes : (size_t)room;
-        FW_TRY(fw_file_writer_write(&w->file, source, take));
+        FW_TRY(put(w, source, take));
         w->tensor_done_bytes += take;
         source += take;
         n_bytes -= take;
@@ -134,13 +140,13 @@ fw_status fw_safetensors_writer_put_f32(fw_safetensors_writer *w, const float *v
         if (take > room) take = (size_t)room;
         if (take == 0) return fw_fail(FW_ERR_INTERNAL, "%s: values put inside an element", w->file.path);
         if (dtype == FW_STORED_F32) {
-            FW_TRY(fw_file_writer_write(&w->file, values, take * element));
+            FW_TRY(put(w, values, take * element));
         } else if (dtype == FW_STORED_BF16 || dtype == FW_STORED_F16) {
             if (dtype == FW_STORED_BF16)
                 for (size_t i = 0; i < take; i++) half[i] = fw_bf16_from_f32(values[i]);
             else
                 for (size_t i = 0; i < take; i++) half[i] = fw_f16_from_f32(values[i]);
-            FW_TRY(fw_file_writer_write(&w->file, half, take * element));
+            FW_TRY(put(w, half, take * element));
         } else {
             return fw_fail(FW_ERR_INTERNAL, "%s: fp32 values put into a tensor of %s", w->file.path,
                            fw_stored_dtype_name(dtype));

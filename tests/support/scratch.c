@@ -24,11 +24,15 @@ void fw_test_scratch_make(char path[FW_TEST_PATH_BYTES]) {
 void fw_test_scratch_remove(const char *path) { need(fw_dir_remove(path) == FW_OK, path); }
 
 const char *fw_test_path(const char *dir, const char *name) {
-    static char text[8][2 * FW_TEST_PATH_BYTES];
-    static int next;
-    char *out = text[next++ % 8];
-    snprintf(out, sizeof text[0], "%s/%s", dir, name);
-    return out;
+    static char **known;
+    static size_t known_n;
+    char text[2 * FW_TEST_PATH_BYTES];
+    snprintf(text, sizeof text, "%s/%s", dir, name);
+    for (size_t i = 0; i < known_n; i++)
+        if (strcmp(known[i], text) == 0) return known[i];
+    known = realloc(known, (known_n + 1) * sizeof *known);
+    need(known != NULL && (known[known_n] = strdup(text)) != NULL, text);
+    return known[known_n++];
 }
 
 void fw_test_write(const char *path, const void *bytes, size_t n_bytes) {

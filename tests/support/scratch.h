@@ -10,7 +10,7 @@ enum { FW_TEST_PATH_BYTES = 512 };
 /* Make a new empty folder under TMPDIR or /tmp. Aborts the test when it cannot. */
 void fw_test_scratch_make(char path[FW_TEST_PATH_BYTES]);
 void fw_test_scratch_remove(const char *path);
-/* "DIR/NAME"; a static buffer per call depth of 8. */
+/* "DIR/NAME"; stays valid until the process ends. */
 const char *fw_test_path(const char *dir, const char *name);
 /* Write these bytes under that path. */
 void fw_test_write(const char *path, const void *bytes, size_t n_bytes);

@@ -1,0 +1,212 @@
+/* Saving and loading one checkpoint; the list of them is checkpoint_list.c. */
+#include "store/checkpoint.h"
+
+#include "base/alloc.h"
+#include "base/hash.h"
+#include "store/manifest.h"
+#include "store/safetensors.h"
+#include "store/small_files.h"
+#include "store/staged_folder.h"
+#include "store/write_weights.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *const array_file[] = {"model.safetensors", "exp_avg.safetensors", "exp_avg_sq.safetensors"};
+enum { ARRAY_N = 3 };
+
+static void list_arrays(float *flat[ARRAY_N], const fw_checkpoint_arrays *arrays) {
+    flat[0] = arrays->weight;
+    flat[1] = arrays->exp_avg;
+    flat[2] = arrays->exp_avg_sq;
+}
+
+void fw_checkpoint_state_fini(fw_checkpoint_state *state) {
+    json_decref(state->options);
+    json_decref(state->extra);
+    *state = (fw_checkpoint_state){0};
+}
+
+fw_status fw_checkpoint_bytes(uint64_t *bytes, const fw_param_table *table, const char *source_dir) {
+    *bytes = ARRAY_N * fw_weights_bytes(table, FW_F32) + 65536; /* and the manifest */
+    return fw_small_files_bytes(bytes, source_dir);
+}
+
+static fw_status write_array(json_t *manifest, const char *dir, const char *name, const fw_param_table *table,
+                             const float *flat) {
+    fw_safetensors_writer w = {.file = {.fd = -1}};
+    fw_safetensors_entry *entry = NULL;
+    json_t *metadata = NULL;
+    char *path = NULL;
+    fw_status status;
+    FW_TRY_OR(fw_path_join(&path, dir, name), done);
+    FW_TRY_OR(fw_weights_metadata(&metadata), done);
+    FW_TRY_OR(FW_NEW_ARRAY(entry, (size_t)table->param_n), done);
+    for (int32_t i = 0; i < table->param_n; i++) {
+        const fw_param *p = &table->param[i];
+        entry[i] = (fw_safetensors_entry){p->name, FW_STORED_F32, p->cols == 0 ? 1 : 2, {p->rows, p->cols}};
+    }
+    FW_TRY_OR(fw_safetensors_writer_open(&w, path, entry, (size_t)table->param_n, metadata), done);
+    for (int32_t i = 0; i < table->param_n; i++) {
+        const fw_param *p = &table->param[i];
+        FW_TRY_OR(fw_safetensors_writer_put_f32(&w, flat + table->unit_offset_n[p->unit] + p->offset_n, (size_t)p->n),
+                  done);
+    }
+    FW_TRY_OR(fw_safetensors_writer_commit(&w), done);
+    FW_TRY_OR(fw_manifest_add_file(manifest, name, w.file_bytes, fw_hash_value(&w.hash)), done);
+done:
+    fw_safetensors_writer_close(&w);
+    fw_free(entry);
+    fw_free(path);
+    json_decref(metadata);
+    return status;
+}
+
+/* config.json, the tokenizer, ...: copied, then hashed as they are on disk. */
+static fw_status write_small_files(json_t *manifest, const char *dir, const char *source_dir) {
+    FW_TRY(fw_small_files_copy(source_dir, dir, FW_F32));
+    for (int i = -1; i < 0 || fw_small_file_names[i] != NULL; i++) {
+        const char *name = i < 0 ? "config.json" : fw_small_file_names[i];
+        char *path;
+        FW_TRY(fw_path_join(&path, dir, name));
+        uint64_t hash, bytes;
+        fw_status status = FW_OK;
+        if (fw_file_exists(path)) {
+            status = fw_hash_file(&hash, &bytes, path);
+            if (status == FW_OK) status = fw_manifest_add_file(manifest, name, bytes, hash);
+        }
+        fw_free(path);
+        FW_TRY(status);
+    }
+    return FW_OK;
+}
+
+fw_status fw_checkpoint_save(char **path, const char *output_dir, const char *source_dir, const fw_param_table *table,
+                             const fw_checkpoint_arrays *arrays, const fw_checkpoint_state *state) {
+    if (path != NULL) *path = NULL;
+    float *flat[ARRAY_N];
+    list_arrays(flat, arrays);
+    fw_staged_folder staged = {0};
+    json_t *manifest = NULL;
+    char *final = NULL, name[40];
+    uint64_t need_bytes = 0;
+    fw_status status;
+    snprintf(name, sizeof name, "step-%08" PRId64, state->step);
+    FW_TRY_OR(fw_path_join(&final, output_dir, name), done);
+    FW_TRY_OR(fw_checkpoint_bytes(&need_bytes, table, source_dir), done);
+    FW_TRY_OR(fw_store_check_space(output_dir, need_bytes, final), done);
+    FW_TRY_OR(fw_staged_folder_begin(&staged, final, true), done);
+    FW_TRY_OR(fw_manifest_make(&manifest, state, table), done);
+    for (int k = 0; k < ARRAY_N; k++) {
+        FW_ASSERT(flat[k] != NULL);
+        FW_TRY_OR(write_array(manifest, staged.path_tmp, array_file[k], table, flat[k]), done);
+    }
+    FW_TRY_OR(write_small_files(manifest, staged.path_tmp, source_dir), done);
+    FW_TRY_OR(fw_manifest_save(manifest, staged.path_tmp), done);
+    FW_TRY_OR(fw_staged_folder_commit(&staged), done);
+    if (path != NULL) {
+        *path = final;
+        final = NULL;
+    }
+done:
+    fw_staged_folder_close(&staged);
+    json_decref(manifest);
+    fw_free(final);
+    return status;
+}
+
+static fw_status read_array(const char *dir, const char *name, const fw_param_table *table, float *flat) {
+    fw_safetensors file = {0};
+    char *path = NULL;
+    fw_status status;
+    FW_TRY_OR(fw_path_join(&path, dir, name), done);
+    FW_TRY_OR(fw_safetensors_open(&file, path), done);
+    if (file.tensor_n != (size_t)table->param_n) {
+        status = fw_fail(FW_ERR_INPUT, "%s has %zu tensors, the model has %d: the checkpoint is of another model", path,
+                         file.tensor_n, table->param_n);
+        goto done;
+    }
+    for (int32_t i = 0; i < table->param_n; i++) {
+        const fw_param *p = &table->param[i];
+        const fw_stored_tensor *t = fw_safetensors_find(&file, p->name);
+        int rank = p->cols == 0 ? 1 : 2;
+        if (t == NULL || t->dtype != FW_STORED_F32 || t->rank != rank || t->shape[0] != p->rows ||
+            (rank == 2 && t->shape[1] != p->cols)) {
+            status = fw_fail(FW_ERR_INPUT, "%s: tensor %s is %s: the checkpoint is of another model", path, p->name,
+                             t == NULL ? "missing" : "of another shape or dtype");
+            goto done;
+        }
+    }
+    memset(flat, 0, (size_t)table->total_n * sizeof *flat);
+    for (int32_t i = 0; i < table->param_n; i++) {
+        const fw_param *p = &table->param[i];
+        const fw_stored_tensor *t = fw_safetensors_find(&file, p->name);
+        FW_TRY_OR(fw_safetensors_read_f32(flat + table->unit_offset_n[p->unit] + p->offset_n, &file, t, 0, p->n), done);
+        fw_file_unmap_pages(&file.mapping, t->offset_bytes, t->bytes);
+    }
+done:
+    fw_safetensors_close(&file);
+    fw_free(path);
+    return status;
+}
+
+fw_status fw_checkpoint_load(const char *path, const fw_param_table *table, const fw_checkpoint_arrays *arrays,
+                             fw_checkpoint_state *state) {
+    float *flat[ARRAY_N];
+    list_arrays(flat, arrays);
+    fw_checkpoint_state found = {0};
+    json_t *manifest = NULL;
+    fw_status status;
+    FW_TRY_OR(fw_manifest_load(&manifest, path), done);
+    FW_TRY_OR(fw_manifest_state(&found, manifest, path), done);
+    for (int k = 0; k < ARRAY_N; k++) {
+        if (json_object_get(json_object_get(manifest, "files"), array_file[k]) == NULL) {
+            status = fw_fail(FW_ERR_INPUT, "%s: the manifest does not name %s: the checkpoint cannot be resumed", path,
+                             array_file[k]);
+            goto done;
+        }
+        if (flat[k] != NULL) FW_TRY_OR(read_array(path, array_file[k], table, flat[k]), done);
+    }
+    if (state != NULL) {
+        *state = found;
+        found = (fw_checkpoint_state){0};
+    }
+done:
+    json_decref(manifest);
+    fw_checkpoint_state_fini(&found);
+    return status;
+}
+
+fw_status fw_checkpoint_load_state(fw_checkpoint_state *state, const char *path) {
+    *state = (fw_checkpoint_state){0};
+    json_t *manifest;
+    FW_TRY(fw_manifest_load(&manifest, path));
+    fw_status status = fw_manifest_state(state, manifest, path);
+    json_decref(manifest);
+    return status;
+}
+
+fw_status fw_checkpoint_verify(const char *path) {
+    json_t *manifest;
+    FW_TRY(fw_manifest_load(&manifest, path));
+    fw_status status = FW_OK;
+    const char *name;
+    json_t *file;
+    json_object_foreach(json_object_get(manifest, "files"), name, file) {
+        char *whole, found[20];
+        uint64_t hash = 0, bytes = 0;
+        FW_TRY_OR(fw_path_join(&whole, path, name), done);
+        status = fw_hash_file(&hash, &bytes, whole);
+        snprintf(found, sizeof found, "%016" PRIx64, hash);
+        const char *want = json_string_value(json_object_get(file, "xxh64"));
+        if (status == FW_OK && strcmp(found, want) != 0)
+            status =
+                fw_fail(FW_ERR_INPUT, "%s is damaged: its checksum is %s, the manifest says %s", whole, found, want);
+        fw_free(whole);
+        if (status != FW_OK) goto done;
+    }
+done:
+    json_decref(manifest);
+    return status;
+}

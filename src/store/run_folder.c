@@ -1,0 +1,146 @@
+#include "store/run_folder.h"
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+enum { RUN_LIMIT_BYTES = 1 << 20 };
+
+fw_status fw_output_lock_take(fw_output_lock *lock, const char *output_dir) {
+    lock->fd = -1;
+    FW_TRY(fw_dir_make(output_dir));
+    char *path;
+    FW_TRY(fw_path_join(&path, output_dir, ".lock"));
+    fw_status status = FW_OK;
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0) {
+        status = fw_fail(FW_ERR_IO, "cannot create %s: %s", path, strerror(errno));
+        goto done;
+    }
+    char text[32] = "";
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        if (errno == EWOULDBLOCK) {
+            ssize_t n = read(fd, text, sizeof text - 1);
+            text[n > 0 ? n : 0] = 0;
+            status = fw_fail(FW_ERR_OPTION,
+                             "%s is in use by another finewire (process %ld); wait for it or choose another "
+                             "--output_dir",
+                             output_dir, strtol(text, NULL, 10));
+            close(fd);
+            goto done;
+        }
+        fw_log_warning("%s cannot be locked here (%s): take care that no other run writes to it", output_dir,
+                       strerror(errno));
+    }
+    int n = snprintf(text, sizeof text, "%ld\n", (long)getpid());
+    if (ftruncate(fd, 0) != 0 || pwrite(fd, text, (size_t)n, 0) != n) /* the number is for the message only */
+        fw_log_debug("cannot write to %s: %s", path, strerror(errno));
+    lock->fd = fd;
+done:
+    fw_free(path);
+    return status;
+}
+
+void fw_output_lock_release(fw_output_lock *lock) {
+    if (lock->fd >= 0) close(lock->fd);
+    lock->fd = -1;
+}
+
+static bool is_checkpoint_name(const char *name) {
+    return strncmp(name, "step-", 5) == 0 || strncmp(name, ".tmp-step-", 10) == 0 ||
+           strncmp(name, "set-aside-step-", 15) == 0;
+}
+
+/* With remove: checkpoints, run.json and metrics.jsonl go. Without: *holds becomes the name of what a run left. */
+static fw_status scan(const char *output_dir, bool remove, char **holds) {
+    char **names;
+    size_t name_n;
+    FW_TRY(fw_dir_list(&names, &name_n, output_dir));
+    fw_status status = FW_OK;
+    for (size_t i = 0; i < name_n && status == FW_OK; i++) {
+        bool extra = strcmp(names[i], "metrics.jsonl") == 0;
+        if (!is_checkpoint_name(names[i]) && strcmp(names[i], "run.json") != 0 && !(remove && extra)) continue;
+        if (remove) {
+            char *path;
+            status = fw_path_join(&path, output_dir, names[i]);
+            if (status == FW_OK) status = fw_dir_remove(path);
+            fw_free(path);
+        } else if (*holds == NULL && names[i][0] != '.') {
+            status = fw_strdup(holds, names[i]);
+        }
+    }
+    fw_dir_list_free(names, name_n);
+    return status;
+}
+
+static fw_status add_difference(fw_strbuf *out, const char *key, const json_t *was, const json_t *is) {
+    FW_TRY(fw_strbuf_printf(out, "%s%s was ", out->len_bytes ? "; " : "", key));
+    if (was != NULL)
+        FW_TRY(fw_json_dump(out, was, JSON_COMPACT));
+    else
+        FW_TRY(fw_strbuf_puts(out, "not set"));
+    FW_TRY(fw_strbuf_puts(out, " and is "));
+    if (is != NULL) return fw_json_dump(out, is, JSON_COMPACT);
+    return fw_strbuf_puts(out, "not set");
+}
+
+/* Every key of either object that is not the same in both. */
+static fw_status compare(const json_t *was, const json_t *is, const char *path) {
+    fw_strbuf text = {0};
+    fw_status status = FW_OK;
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)is, key, value) {
+        const json_t *old = json_object_get(was, key);
+        if (old == NULL || !json_equal(old, value)) FW_TRY_OR(add_difference(&text, key, old, value), done);
+    }
+    json_object_foreach((json_t *)(uintptr_t)was, key, value) if (json_object_get(is, key) == NULL)
+        FW_TRY_OR(add_difference(&text, key, value, NULL), done);
+    if (text.len_bytes > 0)
+        status = fw_fail(FW_ERR_OPTION,
+                         "%s is of another run: %s; choose another --output_dir, or start afresh with "
+                         "--overwrite_output_dir",
+                         path, text.data);
+done:
+    fw_strbuf_fini(&text);
+    return status;
+}
+
+fw_status fw_run_begin(const char *output_dir, const json_t *identity, fw_run_mode mode) {
+    char *path = NULL, *holds = NULL;
+    json_t *was = NULL;
+    fw_status status;
+    FW_TRY_OR(fw_dir_make(output_dir), done);
+    FW_TRY_OR(fw_path_join(&path, output_dir, "run.json"), done);
+    if (mode == FW_RUN_RESUME && fw_file_exists(path)) {
+        FW_TRY_OR(fw_json_load(&was, path, RUN_LIMIT_BYTES), done);
+        if (!json_is_object(was))
+            status = fw_fail(FW_ERR_INPUT, "%s: not a JSON object", path);
+        else
+            status = compare(was, identity, path);
+        goto done;
+    }
+    if (mode == FW_RUN_OVERWRITE) FW_TRY_OR(scan(output_dir, true, NULL), done);
+    if (mode == FW_RUN_FRESH) FW_TRY_OR(scan(output_dir, false, &holds), done);
+    if (holds != NULL) {
+        status = fw_fail(FW_ERR_OPTION,
+                         "%s holds another run (%s); go on with it by --resume_from_checkpoint auto, start afresh by "
+                         "--overwrite_output_dir, or choose another --output_dir",
+                         output_dir, holds);
+        goto done;
+    }
+    FW_TRY_OR(fw_json_save(identity, path), done);
+done:
+    fw_free(path);
+    fw_free(holds);
+    json_decref(was);
+    return status;
+}
