@@ -29,7 +29,7 @@ typedef struct fw_launch_event {
     int exit_code; /* EXITED: what the process returned; 128 + signal when a signal ended it */
     int signal;    /* EXITED: the signal that ended it, 0 for none; SIGNAL: the one handed on */
     int expected;  /* EXITED: 1 when it follows from another rank's end, a signal handed on, or the launcher's kill */
-    const char *message; /* one line without a newline; "" when there is nothing to say */
+    const char *message; /* one line without a newline; "" when there is nothing to say: the rank spoke for itself */
 } fw_launch_event;
 
 typedef struct fw_launch_options {
@@ -41,8 +41,8 @@ typedef struct fw_launch_options {
 
 /* Run process_n ranks of argv (argv[0] is looked up in PATH; NULL-terminated); returns when none is left.
  * *exit_code of the job: 0 if all returned 0. Else that of the first rank that failed for a reason of its own (any
- * code but 5): 2, 3, 4, 6 and 130 are passed on, everything else is 5. A rank ended by a signal that was handed on
- * counts as 130, unless it had to be killed by the launcher (5).
+ * code but 5 and 130): 2, 3, 4 and 6 are passed on, everything else is 5. Else 5 if a rank returned 5 or had to be
+ * killed by the launcher. Else 130: a rank returned it, or was ended by a signal that was handed on.
  * Call it from the main thread, before other threads are started.
  * Errors: FW_ERR_OPTION (process_n, or argv cannot be started, by name), FW_ERR_IO, FW_ERR_NOMEM; no rank is left. */
 fw_status fw_launch(const fw_launch_options *options, char *const argv[], int *exit_code);

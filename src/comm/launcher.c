@@ -1,0 +1,211 @@
+/* Looking after the ranks: ends, signals, the grace period, the exit code of the job. */
+#include "comm/launcher.h"
+
+#include "base/host.h"
+#include "comm/launch_internal.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+
+/* One press of Ctrl-C may arrive twice, by way of a wrapper that signals us and our group: that is no second wish. */
+static const uint64_t bounce_ns = 200 * 1000 * 1000;
+
+static void tell(const fw_launch_job *job, fw_launch_event event, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static void tell(const fw_launch_job *job, fw_launch_event event, const char *format, ...) {
+    char text[256] = "";
+    if (job->options->on_event == NULL) return;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    event.message = text;
+    job->options->on_event(job->options->context, &event);
+}
+
+static const char *name_of_signal(int number) {
+    static _Thread_local char text[32];
+    const char *short_name = sigabbrev_np(number);
+    if (short_name == NULL)
+        snprintf(text, sizeof text, "signal %d", number);
+    else
+        snprintf(text, sizeof text, "SIG%s", short_name);
+    return text;
+}
+
+static const char *hint_for_signal(int number) {
+    switch (number) {
+    case SIGKILL: return "; out of memory is a common reason";
+    case SIGBUS: return "; a full disk, or shared memory that ran out, is a common reason";
+    case SIGSEGV:
+    case SIGABRT:
+    case SIGILL:
+    case SIGFPE: return "; a bug, please report it";
+    default: return "";
+    }
+}
+
+static void signal_ranks(fw_launch_job *job, int number) {
+    for (int r = 0; r < job->options->process_n; r++) {
+        if (job->rank[r].pid == 0) continue;
+        if (number == SIGKILL) job->rank[r].killed = 1;
+        kill(-job->rank[r].pid, number);
+    }
+}
+
+/* Codes that the ranks of finewire explain themselves. */
+static int speaks_for_itself(int code) { return code <= 6 || code == 70 || code == 130; }
+
+static void note_failure(fw_launch_job *job, int rank, int code) {
+    if (code == 5) {
+        job->any_followed = 1;
+    } else if (code == 130) {
+        job->any_stopped = 1;
+    } else if (job->own_code < 0) {
+        job->own_code = code == 2 || code == 3 || code == 4 || code == 6 ? code : 5;
+    }
+    /* An orderly stop is no reason to hurry the others: they may be saving. */
+    if (code == 130 || job->grace_end_ns != 0) return;
+    double grace_s = job->options->grace_s > 0 ? job->options->grace_s : 10;
+    job->failed_rank = rank;
+    job->grace_end_ns = fw_host_now_ns() + (uint64_t)(grace_s * 1e9);
+}
+
+static void note_end(fw_launch_job *job, int r, int state) {
+    fw_launch_event event = {.kind = FW_LAUNCH_EXITED, .rank = r, .pid = (int)job->rank[r].pid};
+    int by_us = job->rank[r].killed;
+    if (WIFSIGNALED(state)) {
+        event.signal = WTERMSIG(state);
+        event.exit_code = 128 + event.signal;
+        int handed = job->handed_signal != 0 && event.signal == job->handed_signal;
+        event.expected = by_us || handed;
+        if (!by_us) note_failure(job, r, handed ? 130 : event.exit_code);
+        if (event.expected)
+            tell(job, event, "%s", "");
+        else
+            tell(job, event, "rank %d was killed by signal %d (%s%s)", r, event.signal, name_of_signal(event.signal),
+                 hint_for_signal(event.signal));
+        return;
+    }
+    event.exit_code = WEXITSTATUS(state);
+    event.expected = by_us || job->grace_end_ns != 0 || (event.exit_code == 130 && job->handed_signal != 0);
+    if (event.exit_code != 0) note_failure(job, r, event.exit_code);
+    if (speaks_for_itself(event.exit_code))
+        tell(job, event, "%s", "");
+    else
+        tell(job, event, "rank %d ended with exit code %d", r, event.exit_code);
+}
+
+static void reap(fw_launch_job *job) {
+    for (int r = 0; r < job->options->process_n; r++) {
+        siginfo_t info = {.si_pid = 0};
+        pid_t pid = job->rank[r].pid;
+        if (pid == 0 || waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) continue;
+        kill(-pid, SIGKILL); /* what it has left behind; its group cannot be somebody else's until it is reaped */
+        int state = 0;
+        waitpid(pid, &state, 0);
+        note_end(job, r, state);
+        job->rank[r].pid = 0;
+        job->alive_n--;
+    }
+}
+
+static void take_signal(fw_launch_job *job, int number) {
+    uint64_t now_ns = fw_host_now_ns();
+    if (job->handed_signal == 0) {
+        job->handed_signal = number;
+        job->handed_ns = now_ns;
+        signal_ranks(job, number);
+        tell(job, (fw_launch_event){.kind = FW_LAUNCH_SIGNAL, .rank = -1, .signal = number},
+             "%s: the ranks save and stop; once more stops them at once", name_of_signal(number));
+    } else if (number != SIGHUP && now_ns - job->handed_ns > bounce_ns) { /* a closing terminal may say it twice */
+        signal_ranks(job, SIGKILL);
+        tell(job, (fw_launch_event){.kind = FW_LAUNCH_KILLED, .rank = -1, .signal = number},
+             "a second signal (%s): the ranks were killed before they had saved", name_of_signal(number));
+    }
+}
+
+static void supervise(fw_launch_job *job, const sigset_t *signals) {
+    const struct timespec look = {.tv_nsec = 100 * 1000 * 1000};
+    int killed = 0;
+    for (reap(job); job->alive_n > 0; reap(job)) {
+        int number = sigtimedwait(signals, NULL, &look);
+        if (number > 0 && number != SIGCHLD) take_signal(job, number);
+        if (killed || job->grace_end_ns == 0 || fw_host_now_ns() < job->grace_end_ns) continue;
+        reap(job);
+        if (job->alive_n == 0) return;
+        killed = 1;
+        tell(job, (fw_launch_event){.kind = FW_LAUNCH_KILLED, .rank = -1},
+             "%d rank%s did not stop within %.0f s after rank %d failed: killed", job->alive_n,
+             job->alive_n == 1 ? "" : "s", job->options->grace_s > 0 ? job->options->grace_s : 10, job->failed_rank);
+        signal_ranks(job, SIGKILL);
+    }
+}
+
+static void kill_all(fw_launch_job *job) {
+    signal_ranks(job, SIGKILL);
+    for (int r = 0; r < job->options->process_n; r++)
+        if (job->rank[r].pid != 0) waitpid(job->rank[r].pid, NULL, 0);
+}
+
+/* Signals that stop the job; one that was ignored when we started (nohup, a background shell) stays ignored. */
+static void fill_signals(sigset_t *signals) {
+    static const int stop[] = {SIGINT, SIGTERM, SIGHUP};
+    sigemptyset(signals);
+    sigaddset(signals, SIGCHLD);
+    for (size_t i = 0; i < sizeof stop / sizeof *stop; i++) {
+        struct sigaction now;
+        if (sigaction(stop[i], NULL, &now) == 0 && now.sa_handler == SIG_IGN) continue;
+        sigaddset(signals, stop[i]);
+    }
+}
+
+fw_status fw_launch(const fw_launch_options *options, char *const argv[], int *exit_code) {
+    *exit_code = 5;
+    if (options->process_n < 1 || options->process_n > FW_COMM_MAX_WORLD)
+        return fw_fail(FW_ERR_OPTION, "num_processes is %d: must be from 1 to %d", options->process_n,
+                       FW_COMM_MAX_WORLD);
+    if (argv[0] == NULL) return fw_fail(FW_ERR_OPTION, "no command to start");
+    fw_launch_job job = {.options = options, .argv = argv, .own_code = -1};
+    struct sigaction plain = {.sa_handler = SIG_DFL}, child_before;
+    sigset_t signals;
+    fw_status status = fw_launch_prepare(&job);
+    if (status != FW_OK) {
+        fw_launch_release(&job);
+        return fw_trail_push(status, __FILE__, __func__, __LINE__);
+    }
+    fill_signals(&signals);
+    sigprocmask(SIG_BLOCK, &signals, &job.outer_mask);
+    sigaction(SIGCHLD, &plain, &child_before); /* ignored, it would reap for us */
+    for (int r = 0; r < options->process_n && status == FW_OK; r++) {
+        status = fw_launch_start_rank(&job, r);
+        if (status != FW_OK) break;
+        tell(&job, (fw_launch_event){.kind = FW_LAUNCH_STARTED, .rank = r, .pid = (int)job.rank[r].pid}, "%s", "");
+        if (r != 0) continue;
+        close(job.listen_fd); /* rank 0's alone: with it, the door closes */
+        job.listen_fd = -1;
+    }
+    if (status == FW_OK)
+        supervise(&job, &signals);
+    else
+        kill_all(&job);
+    fw_launch_release(&job);
+    sigaction(SIGCHLD, &child_before, NULL);
+    sigprocmask(SIG_SETMASK, &job.outer_mask, NULL);
+    if (status != FW_OK) return fw_trail_push(status, __FILE__, __func__, __LINE__);
+    int was_killed = 0;
+    for (int r = 0; r < options->process_n; r++) was_killed |= job.rank[r].killed;
+    /* 130 says that all is saved: only when nothing else happened. */
+    *exit_code = job.own_code >= 0 ? job.own_code : job.any_followed || was_killed ? 5 : job.any_stopped ? 130 : 0;
+    return FW_OK;
+}
+
+void fw_comm_cpu_share(int local_rank, int local_world, int cpu_n, int *first, int *n) {
+    int begin = local_rank * cpu_n / local_world, end = (local_rank + 1) * cpu_n / local_world;
+    *first = begin;
+    *n = end > begin ? end - begin : 1;
+}
