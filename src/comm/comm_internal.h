@@ -3,8 +3,8 @@
 #define FW_COMM_COMM_INTERNAL_H
 
 #include "comm/comm.h"
+#include "comm/comm_failure.h"
 #include "comm/control.h"
-#include "comm/failure.h"
 #include "comm/transport.h"
 
 #include <pthread.h>
@@ -12,7 +12,7 @@
 
 enum { FW_COMM_QUEUE_N = 256 }; /* collectives started and not yet done; starting more waits */
 
-/* The queue of started collectives and the thread that works on it (progress.c). */
+/* The queue of started collectives and the thread that works on it (comm_queue.c). */
 typedef struct fw_progress {
     pthread_t thread;
     int thread_runs;

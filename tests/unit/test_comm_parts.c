@@ -1,8 +1,8 @@
 /* Parts of comm that need no second process: summation loops, environment, CPU shares. */
 #include "base/rng.h"
 #include "comm/comm.h"
+#include "comm/comm_sum.h"
 #include "comm/launcher.h"
-#include "comm/sum.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -4,7 +4,7 @@
  * Buffers from fw_comm_alloc are worked on where they are. For all others, data goes through each rank's staging
  * buffer, piece by piece. Which way is decided from all descriptors, so every rank takes the same. */
 #include "comm/shm/shm_internal.h"
-#include "comm/sum.h"
+#include "comm/comm_sum.h"
 
 #include <string.h>
 

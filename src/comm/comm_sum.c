@@ -1,4 +1,4 @@
-#include "comm/sum.h"
+#include "comm/comm_sum.h"
 
 enum { CHUNK_N = 2048 }; /* 8 KiB of sums stay in the first cache beside the sources */
 

@@ -1,4 +1,4 @@
-#include "comm/failure.h"
+#include "comm/comm_failure.h"
 
 #include <stdio.h>
 

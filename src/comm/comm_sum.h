@@ -1,7 +1,7 @@
 /* Summation over ranks: out[i] = in[0][i] + in[1][i] + ... in this order, carried in fp32, rounded once at the end.
  * Every rank that sums the same inputs gets the same bits. */
-#ifndef FW_COMM_SUM_H
-#define FW_COMM_SUM_H
+#ifndef FW_COMM_COMM_SUM_H
+#define FW_COMM_COMM_SUM_H
 
 #include "base/dtype.h"
 

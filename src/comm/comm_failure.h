@@ -1,7 +1,7 @@
 /* The one failure of a job, as this rank knows it: the first one stands. Set by the monitor thread, the progress
  * thread or the caller's; read by everybody who waits. */
-#ifndef FW_COMM_FAILURE_H
-#define FW_COMM_FAILURE_H
+#ifndef FW_COMM_COMM_FAILURE_H
+#define FW_COMM_COMM_FAILURE_H
 
 #include "base/status.h"
 
