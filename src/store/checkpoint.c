@@ -28,9 +28,8 @@ void fw_checkpoint_state_fini(fw_checkpoint_state *state) {
     *state = (fw_checkpoint_state){0};
 }
 
-fw_status fw_checkpoint_bytes(uint64_t *bytes, const fw_param_table *table, const char *source_dir) {
-    *bytes = ARRAY_N * fw_weights_bytes(table, FW_F32) + 65536; /* and the manifest */
-    return fw_small_files_bytes(bytes, source_dir);
+uint64_t fw_checkpoint_bytes(const fw_param_table *table) {
+    return ARRAY_N * fw_weights_bytes(table, FW_F32) + 65536; /* and the manifest */
 }
 
 static fw_status write_array(json_t *manifest, const char *dir, const char *name, const fw_param_table *table,
@@ -90,11 +89,11 @@ fw_status fw_checkpoint_save(char **path, const char *output_dir, const char *so
     fw_staged_folder staged = {0};
     json_t *manifest = NULL;
     char *final = NULL, name[40];
-    uint64_t need_bytes = 0;
+    uint64_t need_bytes = fw_checkpoint_bytes(table);
     fw_status status;
     snprintf(name, sizeof name, "step-%08" PRId64, state->step);
     FW_TRY_OR(fw_path_join(&final, output_dir, name), done);
-    FW_TRY_OR(fw_checkpoint_bytes(&need_bytes, table, source_dir), done);
+    FW_TRY_OR(fw_small_files_bytes(&need_bytes, source_dir), done);
     FW_TRY_OR(fw_store_check_space(output_dir, need_bytes, final), done);
     FW_TRY_OR(fw_staged_folder_begin(&staged, final, true), done);
     FW_TRY_OR(fw_manifest_make(&manifest, state, table), done);

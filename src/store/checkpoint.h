@@ -34,8 +34,9 @@ typedef struct fw_checkpoint_arrays {
     float *weight, *exp_avg, *exp_avg_sq;
 } fw_checkpoint_arrays;
 
-/* Bytes on disk of one checkpoint (an upper bound), for a check before training starts. */
-fw_status fw_checkpoint_bytes(uint64_t *bytes, const fw_param_table *table, const char *source_dir);
+/* Bytes on disk of one checkpoint (an upper bound; the small files of the model folder come on top), for a check
+ * before training starts. */
+uint64_t fw_checkpoint_bytes(const fw_param_table *table);
 
 /* One rank calls this. source_dir: model folder whose small files are copied. An older checkpoint of the same step is
  * replaced. Errors: FW_ERR_IO (no space: bytes needed and free are named), FW_ERR_NOMEM; then nothing has changed.
