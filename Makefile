@@ -2,6 +2,7 @@
 .PHONY: all quickstart test test-long bench lint format docs asan tsan fuzz clean
 
 JOBS ?= $(shell nproc)
+MAKEFLAGS += --no-print-directory
 
 all:
 	@cmake --preset release >build.log 2>&1 || { cat build.log; rm -f build.log; exit 1; }; rm -f build.log
@@ -10,12 +11,12 @@ all:
 # Everything on a fresh machine: packages, build, a real model, a fine-tune on two CPU ranks. AGAIN=1 trains anew.
 quickstart:
 	@tools/bootstrap --quiet
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) all
 	@tools/quickstart $(if $(AGAIN),--again)
 
 test:
 	@tools/bootstrap --quiet
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) all
 	@tools/run_tests build
 
 test-long: test asan
