@@ -1,0 +1,229 @@
+#include "support/model_lab.h"
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "support/tiny_model.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+const float *fw_test_lab_reference(const fw_test_lab *lab, const char *name, int64_t *n) {
+    const fw_stored_tensor *t = fw_safetensors_find(&lab->reference, name);
+    if (t == NULL) return NULL;
+    if (n != NULL) *n = t->n;
+    return (const float *)(const void *)(lab->reference.mapping.data + t->offset_bytes);
+}
+
+static const int32_t *reference_ints(const fw_test_lab *lab, const char *name, int64_t *n) {
+    return (const int32_t *)(const void *)fw_test_lab_reference(lab, name, n);
+}
+
+static fw_status load_documents(fw_test_lab *lab) {
+    int64_t sample_n, token_n, at = 0;
+    const int32_t *id = reference_ints(lab, "tokens", &token_n), *target = reference_ints(lab, "is_target", NULL);
+    const int32_t *length = reference_ints(lab, "document_lengths", &sample_n);
+    int64_t first = lab->options.sample_first, last = lab->options.sample_n ? first + lab->options.sample_n : sample_n;
+    fw_dataset_options options = {.vocab_size = lab->model.config.V};
+    FW_TRY(fw_dataset_create(&lab->dataset, "reference documents", &options));
+    for (int64_t s = 0; s < sample_n; at += length[s], s++) {
+        uint8_t trained[64];
+        FW_ASSERT(length[s] <= 64 && at + length[s] <= token_n);
+        for (int32_t i = 0; i < length[s]; i++) trained[i] = (uint8_t)target[at + i];
+        if (s >= first && s < last) FW_TRY(fw_dataset_add(lab->dataset, id + at, trained, length[s], 1, s + 1));
+    }
+    FW_TRY(fw_dataset_finish(lab->dataset));
+    fw_batcher_options order = {.micro = lab->options.micro,
+                                .accumulation = lab->options.accumulation,
+                                .world = fw_comm_world(lab->comm),
+                                .max_length = lab->options.pack_length,
+                                .packing = lab->options.pack_length > 0};
+    return fw_batcher_create(&lab->batcher, lab->dataset, &order);
+}
+
+/* Two labs of one process, and the ranks of one world, each write a folder of their own; it is mapped, so it can go
+ * as soon as it is open. */
+static fw_status open_model(fw_test_lab *lab) {
+    static atomic_int count;
+    char dir[64];
+    snprintf(dir, sizeof dir, "/tmp/fw_lab_%d_%d", (int)getpid(), atomic_fetch_add(&count, 1));
+    fw_model_config config;
+    fw_status status;
+    FW_TRY_OR(fw_test_write_model(dir, lab->options.variant, 0), done);
+    FW_TRY_OR(fw_model_config_load(&config, dir), done);
+    if (lab->options.untie) config.tied = false;
+    FW_TRY_OR(fw_model_init(&lab->model, &config, lab->options.t), done);
+    FW_TRY_OR(fw_model_folder_open(&lab->folder, dir), done);
+    if (!lab->options.untie) FW_TRY_OR(fw_model_folder_check(&lab->folder, &lab->model.table, &config), done);
+done:
+    fw_dir_remove(dir);
+    return status;
+}
+
+static fw_status read_unit(void *context, int32_t unit, int64_t first_n, int64_t n, float *out) {
+    fw_test_lab *lab = context;
+    const fw_param_table *table = &lab->model.table;
+    if (!lab->options.untie) return fw_model_folder_read(&lab->folder, table, unit, first_n, n, out);
+    memset(out, 0, (size_t)n * sizeof *out);
+    for (int32_t p = table->unit_first[unit]; p < table->unit_first[unit + 1]; p++) {
+        const fw_param *param = &table->param[p];
+        const char *name = strcmp(param->name, "lm_head.weight") == 0 ? "model.embed_tokens.weight" : param->name;
+        for (int64_t i = 0; i < param->n; i++) {
+            int64_t at = param->offset_n + i - first_n;
+            if (at >= 0 && at < n) out[at] = fw_test_weight(name, i);
+        }
+    }
+    return FW_OK;
+}
+
+static fw_status take_memory(fw_test_lab *lab) {
+    int64_t N = fw_batcher_max_tokens(lab->batcher);
+    fw_activation_options options = {.mode = lab->options.mode,
+                                     .N_max = N,
+                                     .n_max = N,
+                                     .chunk_n = lab->options.chunk_n ? lab->options.chunk_n : N,
+                                     .P = 64};
+    FW_TRY(fw_activations_init(&lab->activations, &lab->model, &options, NULL));
+    size_t bytes = lab->activations.bytes;
+    fw_activations_fini(&lab->activations);
+    FW_TRY(fw_device_alloc(lab->device, &lab->activation_memory, bytes, "activations"));
+    FW_TRY(fw_activations_init(&lab->activations, &lab->model, &options, lab->activation_memory));
+    fw_device_limits limits = fw_activations_limits(&lab->activations, &lab->model);
+    FW_TRY(fw_device_reserve(lab->device, &limits));
+    FW_TRY(fw_token_buffers_init(&lab->tokens, lab->device, N));
+    FW_TRY(fw_activations_fill_rope(&lab->activations, &lab->model, lab->device));
+    fw_shard_options shard = {.strategy = FW_SHARD_DDP, .t = lab->options.t, .training = true};
+    FW_TRY(fw_shard_create(&lab->shard, &lab->model.table, lab->device, lab->comm, &shard));
+    fw_device_freeze(lab->device); /* a step that allocates is an error */
+    return fw_shard_load(lab->shard, read_unit, lab);
+}
+
+static fw_status open_lab(fw_test_lab *lab) {
+    char path[1024];
+    snprintf(path, sizeof path, "%s/tests/parity/reference/%s.safetensors", FW_SOURCE_DIR, lab->options.variant);
+    FW_TRY(fw_safetensors_open(&lab->reference, path));
+    if (lab->options.comm == NULL) {
+        fw_comm_options alone = {.world = 1, .local_world = 1};
+        FW_TRY(fw_comm_create(&lab->comm, &alone));
+    } else {
+        lab->comm = lab->options.comm;
+    }
+    FW_TRY(fw_device_create(&lab->device, lab->options.device, NULL));
+    FW_TRY(open_model(lab));
+    FW_TRY(load_documents(lab));
+    FW_TRY(take_memory(lab));
+    lab->step = (fw_step){
+        .model = &lab->model,
+        .device = lab->device,
+        .comm = lab->comm,
+        .shard = lab->shard,
+        .activations = &lab->activations,
+        .tokens = &lab->tokens,
+        .batcher = lab->batcher,
+        .adamw = {.beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-8f, .weight_decay = 0.1f},
+    };
+    return FW_OK;
+}
+
+fw_status fw_test_lab_open(fw_test_lab *lab, const fw_test_lab_options *options) {
+    *lab = (fw_test_lab){.options = *options};
+    fw_status status = open_lab(lab);
+    if (status != FW_OK) {
+        fprintf(stderr, "model lab %s: %s\n", options->variant, fw_trail_message());
+        fw_test_lab_close(lab);
+    }
+    return status;
+}
+
+void fw_test_lab_close(fw_test_lab *lab) {
+    fw_shard_destroy(lab->shard);
+    fw_token_buffers_fini(&lab->tokens);
+    if (lab->device != NULL) fw_device_free(lab->device, lab->activation_memory, lab->activations.bytes);
+    fw_activations_fini(&lab->activations);
+    fw_batcher_destroy(lab->batcher);
+    fw_dataset_destroy(lab->dataset);
+    fw_model_folder_close(&lab->folder);
+    fw_model_fini(&lab->model);
+    fw_device_destroy(lab->device);
+    if (lab->options.comm == NULL) fw_comm_destroy(lab->comm);
+    fw_safetensors_close(&lab->reference);
+    *lab = (fw_test_lab){0};
+}
+
+fw_status fw_test_lab_gradient(fw_test_lab *lab, int64_t step_in_epoch, fw_step_result *result) {
+    fw_adamw_options kept = lab->step.adamw;
+    lab->step.adamw.beta1 = 0;
+    lab->step.adamw.weight_decay = 0;
+    fw_status status = fw_step_run(&lab->step, 1, 0, step_in_epoch, 0.0, result);
+    lab->step.adamw = kept;
+    return status;
+}
+
+const float *fw_test_lab_gradient_of(fw_test_lab *lab, const char *name, int64_t *n) {
+    const fw_param_table *table = &lab->model.table;
+    const float *m = fw_shard_flat_arrays(lab->shard).m;
+    *n = table->total_n;
+    if (name == NULL) return m;
+    const fw_param *param = fw_param_table_find(table, name);
+    if (param == NULL) return NULL;
+    *n = param->n;
+    return m + table->unit_offset_n[param->unit] + param->offset_n;
+}
+
+fw_status fw_test_lab_reset(fw_test_lab *lab) {
+    fw_shard_flat flat = fw_shard_flat_arrays(lab->shard);
+    size_t bytes = (size_t)lab->model.table.total_n * sizeof(float);
+    FW_TRY(fw_zero(lab->device, flat.m, bytes));
+    FW_TRY(fw_zero(lab->device, flat.v, bytes));
+    return fw_shard_load(lab->shard, read_unit, lab);
+}
+
+static fw_status forward(fw_test_lab *lab, const fw_micro_batch *b) {
+    const void *w;
+    FW_TRY(fw_shard_acquire(lab->shard, 0, &w, NULL));
+    FW_TRY(fw_edge_embed(&lab->model, lab->device, w, &lab->activations, b));
+    FW_TRY(fw_shard_release(lab->shard, 0));
+    for (int32_t l = 0; l < lab->model.config.L; l++) {
+        FW_TRY(fw_shard_acquire(lab->shard, 1 + l, &w, NULL));
+        FW_TRY(fw_block_forward(&lab->model, lab->device, l, w, &lab->activations, b, NULL));
+        FW_TRY(fw_shard_release(lab->shard, 1 + l));
+    }
+    return FW_OK;
+}
+
+fw_status fw_test_lab_logits(fw_test_lab *lab, int64_t sample, float *logits, int64_t cap) {
+    const int32_t *id = lab->dataset->id + lab->dataset->first[sample];
+    int64_t n = lab->dataset->first[sample + 1] - lab->dataset->first[sample], V = lab->model.config.V;
+    FW_ASSERT(n * V <= cap);
+    fw_batch *host = &lab->tokens.host;
+    for (int64_t i = 0; i < n; i++) {
+        host->id_N[i] = id[i];
+        host->target_N[i] = 0; /* any: every row is asked for */
+        host->position_N[i] = (int32_t)i;
+        host->first_N[i] = 0;
+    }
+    host->n = host->target_n = n;
+    fw_micro_batch b;
+    const void *w;
+    FW_TRY(fw_token_buffers_upload(&lab->tokens, &b));
+    FW_TRY(forward(lab, &b));
+    FW_TRY(fw_shard_acquire(lab->shard, 0, &w, NULL));
+    FW_TRY(fw_edge_logits(&lab->model, lab->device, w, &lab->activations, b.row_n, n, logits));
+    return fw_shard_release(lab->shard, 0);
+}
+
+fw_status fw_test_lab_losses(fw_test_lab *lab, int64_t step_in_epoch, int64_t micro_step, float *loss, int64_t cap,
+                             int64_t *n) {
+    fw_micro_batch b;
+    const void *w;
+    FW_TRY(fw_batcher_fill(lab->batcher, 0, step_in_epoch, micro_step, fw_comm_rank(lab->comm), &lab->tokens.host));
+    FW_TRY(fw_token_buffers_upload(&lab->tokens, &b));
+    FW_TRY(forward(lab, &b));
+    FW_TRY(fw_shard_acquire(lab->shard, 0, &w, NULL));
+    FW_TRY(fw_edge_loss(&lab->model, lab->device, w, NULL, &lab->activations, &b, 0));
+    FW_TRY(fw_shard_release(lab->shard, 0));
+    FW_ASSERT(b.n <= cap);
+    *n = b.n;
+    return fw_copy(lab->device, loss, lab->activations.loss_n, (size_t)b.n * sizeof *loss);
+}
