@@ -1,0 +1,136 @@
+#include "text/added.h"
+
+#include "base/alloc.h"
+#include "text/unicode.h"
+#include "text/utf8.h"
+
+static fw_status new_node(fw_added_set *set, unsigned char byte, int32_t *index) {
+    if (set->node_n == set->node_cap) {
+        int32_t cap = set->node_cap ? 2 * set->node_cap : 64;
+        FW_TRY(FW_GROW_ARRAY(set->node, (size_t)cap));
+        set->node_cap = cap;
+    }
+    *index = set->node_n++;
+    set->node[*index] = (struct fw_added_node){-1, -1, -1, byte};
+    return FW_OK;
+}
+
+static int32_t find_child(const fw_added_set *set, int32_t parent, unsigned char byte) {
+    int32_t child = set->node[parent].child;
+    while (child >= 0 && set->node[child].byte != byte) child = set->node[child].sibling;
+    return child;
+}
+
+fw_status fw_added_set_insert(fw_added_set *set, const char *spelling, size_t spelling_bytes, fw_added added) {
+    if (spelling_bytes == 0) return FW_OK;
+    int32_t at = 0;
+    if (set->node_n == 0) FW_TRY(new_node(set, 0, &at));
+    at = 0;
+    for (size_t i = 0; i < spelling_bytes; i++) {
+        unsigned char byte = (unsigned char)spelling[i];
+        int32_t child = find_child(set, at, byte);
+        if (child < 0) {
+            FW_TRY(new_node(set, byte, &child));
+            set->node[child].sibling = set->node[at].child;
+            set->node[at].child = child;
+        }
+        at = child;
+    }
+    if (set->node[at].added >= 0) {
+        set->added[set->node[at].added] = added;
+        return FW_OK;
+    }
+    if (set->added_n == set->added_cap) {
+        int32_t cap = set->added_cap ? 2 * set->added_cap : 16;
+        FW_TRY(FW_GROW_ARRAY(set->added, (size_t)cap));
+        set->added_cap = cap;
+    }
+    set->node[at].added = set->added_n;
+    set->added[set->added_n++] = added;
+    set->starts[(unsigned char)spelling[0]] = 1;
+    return FW_OK;
+}
+
+void fw_added_set_fini(fw_added_set *set) {
+    fw_free(set->node);
+    fw_free(set->added);
+    *set = (fw_added_set){0};
+}
+
+/* The longest spelling that starts at `from`; NULL: none. */
+static const fw_added *match_at(const fw_added_set *set, const char *text, size_t text_bytes, size_t from,
+                                size_t *end) {
+    const fw_added *best = NULL;
+    int32_t at = 0;
+    for (size_t i = from; i < text_bytes; i++) {
+        at = find_child(set, at, (unsigned char)text[i]);
+        if (at < 0) break;
+        if (set->node[at].added >= 0) {
+            best = &set->added[set->node[at].added];
+            *end = i + 1;
+        }
+    }
+    return best;
+}
+
+static size_t char_before(const char *text, size_t at, uint32_t *code) {
+    size_t start = at - 1;
+    while (((unsigned char)text[start] & 0xc0) == 0x80) start--;
+    fw_utf8_next(code, text + start);
+    return start;
+}
+
+static bool is_whole_word(const fw_added_walk *w, size_t start, size_t end) {
+    uint32_t code;
+    if (start > 0) {
+        char_before(w->text, start, &code);
+        if (fw_unicode_is_word(code)) return false;
+    }
+    if (end < w->text_bytes) {
+        fw_utf8_next(&code, w->text + end);
+        if (fw_unicode_is_word(code)) return false;
+    }
+    return true;
+}
+
+void fw_added_next(fw_added_walk *w, size_t *text_start, size_t *text_end, int32_t *id) {
+    *text_start = w->taken;
+    for (size_t at = w->searched; w->set->node_n > 0 && at < w->text_bytes;) {
+        if (!w->set->starts[(unsigned char)w->text[at]]) {
+            at++;
+            continue;
+        }
+        size_t end = at;
+        const fw_added *added = match_at(w->set, w->text, w->text_bytes, at, &end);
+        if (added == NULL) {
+            at++;
+            continue;
+        }
+        size_t start = at, stop = end;
+        at = end;
+        if ((added->special && !w->find_special) || (added->single_word && !is_whole_word(w, start, stop))) continue;
+        uint32_t code;
+        if (added->lstrip) { /* spaces before it, unless an earlier token took them */
+            while (start > w->taken) {
+                size_t before = char_before(w->text, start, &code);
+                if (!fw_unicode_is_space(code)) break;
+                start = before;
+            }
+        }
+        if (added->rstrip) {
+            while (stop < w->text_bytes) {
+                size_t bytes = fw_utf8_next(&code, w->text + stop);
+                if (!fw_unicode_is_space(code)) break;
+                stop += bytes;
+            }
+        }
+        *text_end = start > w->taken ? start : w->taken;
+        *id = added->id;
+        w->searched = end;
+        w->taken = stop;
+        return;
+    }
+    *text_end = w->text_bytes > w->taken ? w->text_bytes : w->taken;
+    w->searched = w->taken = w->text_bytes;
+    *id = -1;
+}

@@ -1,0 +1,99 @@
+/* Byte-pair merging: of all neighbouring pairs that merge, the one of lowest rank (the leftmost of equals)
+ * merges first, until none is left. A heap holds the candidates, so a word of n bytes takes n log n steps. */
+#include "base/alloc.h"
+#include "text/tokenizer_parts.h"
+
+static bool comes_first(const fw_bpe_candidate *a, const fw_bpe_candidate *b) {
+    return a->rank != b->rank ? a->rank < b->rank : a->at < b->at;
+}
+
+static fw_status heap_push(fw_bpe_scratch *s, fw_bpe_candidate candidate) {
+    if (s->heap_n == s->heap_cap) {
+        size_t cap = s->heap_cap ? 2 * s->heap_cap : 64;
+        FW_TRY(FW_GROW_ARRAY(s->heap, cap));
+        s->heap_cap = cap;
+    }
+    size_t i = s->heap_n++;
+    while (i > 0 && comes_first(&candidate, &s->heap[(i - 1) / 2])) {
+        s->heap[i] = s->heap[(i - 1) / 2];
+        i = (i - 1) / 2;
+    }
+    s->heap[i] = candidate;
+    return FW_OK;
+}
+
+static fw_bpe_candidate heap_pop(fw_bpe_scratch *s) {
+    fw_bpe_candidate top = s->heap[0], last = s->heap[--s->heap_n];
+    size_t i = 0;
+    for (;;) {
+        size_t child = 2 * i + 1;
+        if (child >= s->heap_n) break;
+        if (child + 1 < s->heap_n && comes_first(&s->heap[child + 1], &s->heap[child])) child++;
+        if (!comes_first(&s->heap[child], &last)) break;
+        s->heap[i] = s->heap[child];
+        i = child;
+    }
+    s->heap[i] = last;
+    return top;
+}
+
+static fw_status consider(fw_bpe_scratch *s, const fw_vocab *vocab, int32_t left, int32_t right) {
+    const fw_merge *merge = fw_vocab_merge(vocab, s->symbol[left].id, s->symbol[right].id);
+    return merge == NULL ? FW_OK : heap_push(s, (fw_bpe_candidate){merge->rank, left, merge->id});
+}
+
+/* The word as symbols of single bytes. Bytes without a token become unk, one for each byte or for each run. */
+static size_t make_symbols(fw_bpe_symbol *symbol, const fw_tokenizer *t, const char *word, size_t word_bytes) {
+    size_t n = 0;
+    bool after_unk = false;
+    for (size_t i = 0; i < word_bytes; i++) {
+        int32_t id = t->vocab.byte_id[(unsigned char)word[i]];
+        bool is_unk = id < 0;
+        if (is_unk) {
+            if (t->unk_id < 0 || (t->fuse_unk && after_unk)) continue;
+            id = t->unk_id;
+        }
+        after_unk = is_unk;
+        symbol[n] = (fw_bpe_symbol){id, (int32_t)n - 1, (int32_t)n + 1, (uint32_t)i};
+        n++;
+    }
+    if (n > 0) symbol[n - 1].next = -1;
+    return n;
+}
+
+fw_status fw_bpe_run(fw_bpe_scratch *s, const fw_tokenizer *t, const char *word, size_t word_bytes, size_t *symbol_n) {
+    if (s->symbol_cap < word_bytes) {
+        size_t cap = s->symbol_cap ? s->symbol_cap : 64;
+        while (cap < word_bytes) cap *= 2;
+        FW_TRY(FW_GROW_ARRAY(s->symbol, cap));
+        s->symbol_cap = cap;
+    }
+    size_t n = make_symbols(s->symbol, t, word, word_bytes);
+    *symbol_n = n;
+    s->heap_n = 0;
+    for (size_t i = 0; i + 1 < n; i++) FW_TRY(consider(s, &t->vocab, (int32_t)i, (int32_t)i + 1));
+    while (s->heap_n > 0) {
+        fw_bpe_candidate best = heap_pop(s);
+        fw_bpe_symbol *left = &s->symbol[best.at];
+        if (left->id < 0 || left->next < 0) continue; /* merged into another meanwhile, or nothing follows now */
+        fw_bpe_symbol *right = &s->symbol[left->next];
+        const fw_merge *merge = fw_vocab_merge(&t->vocab, left->id, right->id);
+        if (merge == NULL || merge->id != best.id) continue; /* the pair is not what it was */
+        right->id = -1;
+        left->id = best.id;
+        left->next = right->next;
+        --*symbol_n;
+        if (left->next >= 0) {
+            s->symbol[left->next].previous = best.at;
+            FW_TRY(consider(s, &t->vocab, best.at, left->next));
+        }
+        if (left->previous >= 0) FW_TRY(consider(s, &t->vocab, left->previous, best.at));
+    }
+    return FW_OK;
+}
+
+void fw_bpe_scratch_fini(fw_bpe_scratch *s) {
+    fw_free(s->symbol);
+    fw_free(s->heap);
+    *s = (fw_bpe_scratch){0};
+}

@@ -1,0 +1,78 @@
+/* The vocabulary and the merges of a byte-level BPE model.
+ *
+ * In the files, each byte is written as a printable character: printable Latin-1 bytes as themselves, the
+ * other 68 as U+0100.. in order (so a space is U+0120). Source: the GPT-2 encoder, Radford et al. 2019. */
+#ifndef FW_TEXT_VOCAB_H
+#define FW_TEXT_VOCAB_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { FW_TOKEN_MODEL = 1, FW_TOKEN_ADDED = 2, FW_TOKEN_SPECIAL = 4 };
+
+/* Ids above this are refused: no vocabulary comes near, and tables are sized by the largest id. */
+enum { FW_VOCAB_MAX_ID = (1 << 22) - 1, FW_TOKEN_MAX_BYTES = 1 << 16 };
+
+typedef struct fw_merge {
+    uint64_t pair; /* left id + 1 in the upper half, right id in the lower; 0: free slot */
+    uint32_t rank;
+    int32_t id; /* what they become */
+} fw_merge;
+
+typedef struct fw_vocab {
+    int32_t id_n;      /* largest id + 1 */
+    int32_t id_cap;    /* of the three arrays */
+    uint32_t *text_at; /* where in `text` the token's spelling starts; UINT32_MAX: no token has this id */
+    uint32_t *byte_n;  /* model tokens: bytes of text it stands for (characters of the spelling) */
+    uint8_t *flags;    /* FW_TOKEN_... */
+    char *text;        /* spellings, each with a final zero */
+    size_t text_n, text_cap;
+    int32_t *slot; /* hash table spelling -> id; -1: free */
+    size_t slot_n; /* a power of two */
+    size_t token_n;
+    fw_merge *merge; /* hash table of pairs */
+    size_t merge_slot_n;
+    int32_t byte_id[256]; /* id of each single byte, -1: none */
+} fw_vocab;
+
+/* Room for token_n tokens (more may be added later). */
+fw_status fw_vocab_init(fw_vocab *vocab, size_t token_n);
+void fw_vocab_fini(fw_vocab *vocab);
+/* The id must be free and the spelling new: FW_ERR_INPUT naming both otherwise. */
+fw_status fw_vocab_add(fw_vocab *vocab, const char *token, size_t token_bytes, int64_t id, uint8_t flags,
+                       const char *where);
+/* -1: none. */
+int32_t fw_vocab_find(const fw_vocab *vocab, const char *token, size_t token_bytes);
+const char *fw_vocab_token(const fw_vocab *vocab, int32_t id); /* NULL: none */
+
+fw_status fw_vocab_init_merges(fw_vocab *vocab, size_t merge_n);
+/* A later merge of the same pair replaces the earlier, as in the reference. */
+void fw_vocab_add_merge(fw_vocab *vocab, int32_t left, int32_t right, uint32_t rank, int32_t id);
+
+static inline uint64_t fw_vocab_mix(uint64_t x) {
+    x ^= x >> 30;
+    x *= 0xbf58476d1ce4e5b9u;
+    x ^= x >> 27;
+    x *= 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+/* NULL: the pair does not merge. */
+static inline const fw_merge *fw_vocab_merge(const fw_vocab *vocab, int32_t left, int32_t right) {
+    uint64_t pair = ((uint64_t)(uint32_t)left + 1) << 32 | (uint32_t)right;
+    size_t mask = vocab->merge_slot_n - 1;
+    for (size_t i = (size_t)fw_vocab_mix(pair) & mask;; i = (i + 1) & mask) {
+        if (vocab->merge[i].pair == pair) return &vocab->merge[i];
+        if (vocab->merge[i].pair == 0) return NULL;
+    }
+}
+
+/* The byte that a character of a spelling stands for, or -1; and back. */
+int fw_vocab_char_byte(uint32_t code);
+uint32_t fw_vocab_byte_char(unsigned char byte);
+
+uint64_t fw_vocab_hash(const char *bytes, size_t n_bytes);
+
+#endif
