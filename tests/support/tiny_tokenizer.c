@@ -10,14 +10,16 @@
 
 /* Each word gives merges from its left end: " the" gives "t" to " ", then "h", then "e". Words that cross
  * what the styles cut apart (digits, white space before letters) are here on purpose: they must never occur. */
-static const char *const words[] = {" the",  "ing",    " and",    " to",    "user",     "assistant", "system",
-                                    " you",  " what",  " is",     "\n\n",   "    ",     "12",        " 7",
-                                    "ll",    "'s",     " I",      "er",     "\xc3\xa9", "e\xcc\x81", "\xf0\x9f\x98\x80",
-                                    " of",   " a",     " in",     " color", " blue",    " red",      " hello",
-                                    "Hello", " world", " answer", "on",     " green",   "question",  "\xe6\x97\xa5",
-                                    " it",   " for",   "re",      "en",     "th",       "at",        "or",
-                                    "an",    " Paris", " name",   " three", "es",       "ed",        "st",
-                                    " my",   "ou",     " we",     " no"};
+static const char *const words[] = {
+    " the",   "ing",    " and",     " to",     "user",     "assistant", "system",
+    " you",   " what",  " is",      "\n\n",    "    ",     "12",        " 7",
+    "ll",     "'s",     " I",       "er",      "\xc3\xa9", "e\xcc\x81", "\xf0\x9f\x98\x80",
+    " of",    " a",     " in",      " color",  " blue",    " red",      " hello",
+    "Hello",  " world", " answer",  "on",      " green",   "question",  "\xe6\x97\xa5",
+    " it",    " for",   "re",       "en",      "th",       "at",        "or",
+    "an",     " Paris", " name",    " three",  "es",       "ed",        "st",
+    " my",    "ou",     " we",      " no",     " because", " write",    " people",
+    " think", " good",  " morning", " please", " number",  " thanks"};
 
 static const char smollm2_template[] =
     "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}"
