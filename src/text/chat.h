@@ -15,20 +15,27 @@
 #include "text/tokenizer.h"
 
 typedef enum fw_chat_style {
-    FW_CHAT_PLAIN, /* no system message of its own, or a fixed one when the conversation has none */
-    FW_CHAT_QWEN3, /* as PLAIN, and <think>...</think> in assistant turns is rewritten, see below */
+    FW_CHAT_PLAIN, /* each message as it is; a fixed system message first when there is a default and no other */
+    FW_CHAT_QWEN3, /* the same, but <think>...</think> in assistant turns is rewritten, see below */
 } fw_chat_style;
 
-/* Qwen3: with q the index of the last user message that is not a <tool_response>,
+/* What the generation prompt writes after the opening of the assistant's turn. */
+typedef enum fw_chat_prompt {
+    FW_CHAT_PROMPT_PLAIN,    /* nothing */
+    FW_CHAT_PROMPT_SWITCH,   /* with FW_CHAT_NO_THINKING an empty <think> block */
+    FW_CHAT_PROMPT_THINKING, /* <think>\n: the model always thinks */
+} fw_chat_prompt;
+
+/* Qwen3: with q the index of the last user message that is not a <tool_response> (the last message's when
+ * there is none),
  *   - in assistant turns before q, everything up to the last </think> is dropped;
  *   - after q, reasoning is written as <think>\nREASONING\n</think>\n\n, and the conversation's last
  *     message gets an empty block when it has no reasoning.
- * A block written for reasoning that the message holds is learnt; an empty one put there by the
- * template is not. */
+ * A <think> block that the message itself held is learnt, one that the template adds is not. */
 typedef struct fw_chat_template {
     fw_chat_style style;
-    char *system_default; /* owned; the content of the system message put first when there is none; or NULL */
-    bool thinking_prompt; /* the generation prompt opens <think> itself (Qwen3 Thinking) */
+    fw_chat_prompt prompt;
+    char *system_default; /* owned; content of the system message written when the first is none; or NULL */
 } fw_chat_template;
 
 /* From chat_template.jinja, else "chat_template" of tokenizer_config.json (a string, or a list of named
@@ -70,7 +77,7 @@ typedef struct fw_chat_rendering {
 /* Flags of render and encode. */
 enum {
     FW_CHAT_GENERATION_PROMPT = 1, /* end with the opening of an assistant turn */
-    FW_CHAT_NO_THINKING = 2,       /* Qwen3 with enable_thinking=false: the prompt closes an empty <think> block */
+    FW_CHAT_NO_THINKING = 2,       /* Qwen3's enable_thinking=false: see FW_CHAT_PROMPT_SWITCH */
 };
 
 /* Errors: FW_ERR_INPUT (no message, unknown role: with the message's index), FW_ERR_NOMEM. */
