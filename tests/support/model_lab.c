@@ -38,7 +38,9 @@ static fw_status load_documents(fw_test_lab *lab) {
                                 .accumulation = lab->options.accumulation,
                                 .world = fw_comm_world(lab->comm),
                                 .max_length = lab->options.pack_length,
-                                .packing = lab->options.pack_length > 0};
+                                .packing = lab->options.pack_length > 0,
+                                .shuffle = lab->options.shuffle,
+                                .data_seed = 42};
     return fw_batcher_create(&lab->batcher, lab->dataset, &order);
 }
 

@@ -18,6 +18,7 @@ typedef struct fw_test_lab_options {
     int64_t sample_first, sample_n; /* which documents; 0, 0: all */
     int64_t pack_length;            /* tokens of a packed bin; 0: no packing */
     fw_comm *comm;                  /* borrowed; NULL: a world of one is made */
+    bool shuffle;                   /* a random order every epoch, as in training; else file order */
     bool untie;                     /* give a tied model a head of its own, with the embedding's values */
 } fw_test_lab_options;
 
