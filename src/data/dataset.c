@@ -1,6 +1,7 @@
 #include "data/dataset.h"
 
 #include "base/alloc.h"
+#include "base/hash.h"
 
 #include <string.h>
 
@@ -116,12 +117,6 @@ fw_status fw_dataset_join(fw_dataset *d, const fw_dataset *other) {
     return FW_OK;
 }
 
-/* One step of a 64-bit hash over words: xor, multiply, fold the high bits down (after Fowler, Noll, Vo). */
-static uint64_t hash_word(uint64_t hash, uint64_t word) {
-    hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
-    return hash ^ (hash >> 32);
-}
-
 fw_status fw_dataset_finish(fw_dataset *d) {
     const fw_dataset_stats *stats = &d->stats;
     if (d->sample_n == 0)
@@ -131,12 +126,11 @@ fw_status fw_dataset_finish(fw_dataset *d) {
                        d->name, (long long)stats->conversation_n, (long long)stats->drop_n[FW_DROP_NO_ASSISTANT],
                        fw_drop_reason_name(FW_DROP_NO_ASSISTANT), (long long)stats->drop_n[FW_DROP_TRUNCATED],
                        fw_drop_reason_name(FW_DROP_TRUNCATED));
-    uint64_t hash = hash_word(0, (uint64_t)d->sample_n);
-    for (int64_t s = 0; s < d->sample_n; s++) {
-        hash = hash_word(hash, (uint64_t)(d->first[s + 1] - d->first[s]));
-        for (int64_t i = d->first[s]; i < d->first[s + 1]; i++)
-            hash = hash_word(hash, (uint64_t)(uint32_t)d->id[i] << 1 | d->trained[i]);
-    }
-    d->hash = hash;
+    fw_hash hash;
+    fw_hash_init(&hash);
+    fw_hash_update(&hash, d->first, ((size_t)d->sample_n + 1) * sizeof *d->first);
+    fw_hash_update(&hash, d->id, (size_t)stats->token_n * sizeof *d->id);
+    fw_hash_update(&hash, d->trained, (size_t)stats->token_n);
+    d->hash = fw_hash_value(&hash);
     return FW_OK;
 }
