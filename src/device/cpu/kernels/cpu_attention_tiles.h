@@ -1,0 +1,92 @@
+/* What attention forward and backward share: one head's rows widened to fp32 in the layouts that the
+ * register tile reads, and products of small tiles.
+ *
+ * DP is D rounded up to FW_NR, zeros above D. Layouts of a head:
+ *   rows    [n][DP]                 B of products that sum over n; also rows of results
+ *   panels  [n / FW_MR][D][FW_MR]   A of products that sum over D
+ *   turned  [n / FW_NR][D][FW_NR]   B of products that sum over D
+ * A tile of scores is [Q_TILE][K_TILE]: as A it is read along its rows (o, dq) or down its columns (dk, dv). */
+#ifndef FW_DEVICE_CPU_KERNELS_ATTENTION_TILES_H
+#define FW_DEVICE_CPU_KERNELS_ATTENTION_TILES_H
+
+#include "device/cpu/kernels/cpu_kernels.h"
+#include "device/cpu/kernels/cpu_micro.h"
+
+enum { Q_TILE = 48, K_TILE = 96 };
+_Static_assert(Q_TILE % FW_MR == 0 && K_TILE % FW_MR == 0 && K_TILE % FW_NR == 0, "tiles are made of register tiles");
+
+FW_INLINE int64_t up_to(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
+FW_INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+FW_INLINE int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+/* Tiles in the order 0, last, 1, last - 1, ...: any stretch of causal tiles then costs about the same. */
+FW_INLINE int64_t alternate(int64_t i, int64_t n) { return i % 2 == 0 ? i / 2 : n - 1 - i / 2; }
+
+/* One row of a head at x[at..at + D], widened, zeros to `padded`. */
+FW_INLINE void widen_row(float *to, const void *x, int64_t at, int64_t D, int64_t padded, fw_dtype t) {
+    int64_t d = 0;
+    for (; d + FW_LANES <= D; d += FW_LANES) v_store(to + d, v_get(x, at + d, t));
+    for (; d < D; d++) to[d] = s_get(x, at + d, t);
+    for (; d < padded; d++) to[d] = 0;
+}
+FW_INLINE void widen_rows(float *to, const void *x, int64_t at, int64_t stride, int64_t n, int64_t D, int64_t DP,
+                          fw_dtype t) {
+    for (int64_t i = 0; i < n; i++) {
+        if (t == FW_BF16)
+            widen_row(to + i * DP, x, at + i * stride, D, DP, FW_BF16);
+        else
+            widen_row(to + i * DP, x, at + i * stride, D, DP, FW_F32);
+    }
+}
+/* rows [n][DP] -> panels of `unit` rows, [panel][D][unit]; rows past n are zero. */
+FW_INLINE void turn_rows(float *to, const float *rows, int64_t n, int64_t D, int64_t DP, int64_t unit) {
+    for (int64_t i0 = 0; i0 < n; i0 += unit, to += D * unit) {
+        int64_t here = smaller(unit, n - i0);
+        if (here < unit) memset(to, 0, (size_t)(D * unit) * sizeof *to);
+        for (int64_t i = 0; i < here; i++)
+            for (int64_t d = 0; d < D; d++) to[d * unit + i] = rows[(i0 + i) * DP + d];
+    }
+}
+
+/* s[Q_TILE][K_TILE] = A B^T over D: `panels` of the tile's queries, `turned` of its keys. */
+FW_INLINE void product_over_d(float *s, const float *panels, const float *turned, int64_t rows, int64_t D) {
+    for (int64_t j = 0; j < K_TILE; j += FW_NR) {
+        for (int64_t i = 0; i < rows; i += FW_MR) {
+            fw_vn c[FW_MR][FW_NV];
+            fw_micro(c, panels + i * D, 1, FW_MR, turned + j * D, FW_NR, D);
+            FW_UNROLL for (int r = 0; r < FW_MR; r++) {
+                FW_UNROLL for (int v = 0; v < FW_NV; v++) vn_store(s + (i + r) * K_TILE + j + v * FW_WIDTH, c[r][v]);
+            }
+        }
+    }
+}
+
+FW_INLINE void add_tile(float *y, int64_t DP, fw_vn c[FW_MR][FW_NV]) {
+    FW_UNROLL for (int r = 0; r < FW_MR; r++) {
+        FW_UNROLL for (int v = 0; v < FW_NV; v++) {
+            float *to = y + r * DP + v * FW_WIDTH;
+            vn_store(to, vn_load(to) + c[r][v]);
+        }
+    }
+}
+/* y[i][DP] += sum over keys of s[i][j] x[j][DP], for `rows` rows i (a multiple of FW_MR) and `keys` keys. */
+FW_INLINE void product_over_keys(float *y, const float *s, const float *x, int64_t rows, int64_t keys, int64_t DP) {
+    for (int64_t d = 0; d < DP; d += FW_NR) {
+        for (int64_t i = 0; i < rows; i += FW_MR) {
+            fw_vn c[FW_MR][FW_NV];
+            fw_micro(c, s + i * K_TILE, K_TILE, 1, x + d, DP, keys);
+            add_tile(y + i * DP + d, DP, c);
+        }
+    }
+}
+/* y[j][DP] += sum over queries of s[i][j] x[i][DP], for `keys` keys j (a multiple of FW_MR) and `rows` rows i. */
+FW_INLINE void product_over_queries(float *y, const float *s, const float *x, int64_t rows, int64_t keys, int64_t DP) {
+    for (int64_t d = 0; d < DP; d += FW_NR) {
+        for (int64_t j = 0; j < keys; j += FW_MR) {
+            fw_vn c[FW_MR][FW_NV];
+            fw_micro(c, s + j, 1, K_TILE, x + d, DP, rows);
+            add_tile(y + j * DP + d, DP, c);
+        }
+    }
+}
+
+#endif
