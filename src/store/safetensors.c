@@ -37,7 +37,7 @@ fw_stored_dtype fw_stored_dtype_of(fw_dtype dtype) {
     case FW_U8: return FW_STORED_U8;
     case FW_DTYPE_N: break;
     }
-    FW_ASSERT(!"a dtype that files can hold");
+    FW_ASSERT(dtype < FW_DTYPE_N);
     return FW_STORED_F32;
 }
 

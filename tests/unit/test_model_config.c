@@ -84,7 +84,7 @@ static void test_refused(void **state) {
         {"llama", "\"head_dim\": 7", "head", "7"},
         {"llama", "\"head_dim\": 0", "head_dim", "0"},
         {"llama", "\"rms_norm_eps\": -1e-5", "rms_norm_eps", "-1e-05"},
-        {"llama", "\"tie_word_embeddings\": \"yes\"", "tie_word_embeddings", "yes"},
+        {"llama", "\"tie_word_embeddings\": \"yes\"", "tie_word_embeddings", "string"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         expect_refused(cases[i][0], cases[i][1], cases[i][2], cases[i][3]);
