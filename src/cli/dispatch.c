@@ -7,9 +7,9 @@
 
 /* Commands that take options, in the order of config/commands.def: fw_cli_NAME of cli/cmd_NAME.c. */
 static const fw_cli_command runners[FW_COMMAND_N] = {
-    [FW_COMMAND_TRAIN] = NULL,
-    [FW_COMMAND_EVAL] = NULL,
-    [FW_COMMAND_GENERATE] = NULL,
+    [FW_COMMAND_TRAIN] = fw_cli_train,
+    [FW_COMMAND_EVAL] = fw_cli_eval,
+    [FW_COMMAND_GENERATE] = fw_cli_generate,
     [FW_COMMAND_IMPORT] = NULL,
 };
 

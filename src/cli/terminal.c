@@ -162,9 +162,13 @@ void fw_terminal_show_bar(const char *text) {
     pthread_mutex_unlock(&screen);
 }
 
+static bool error_was_shown;
+
+void fw_terminal_error_was_shown(void) { error_was_shown = true; }
+
 int fw_terminal_report(fw_status status) {
     const char *message = fw_trail_message();
-    bool quiet = status == FW_OK || status == FW_ERR_INTERRUPTED;
+    bool quiet = status == FW_OK || status == FW_ERR_INTERRUPTED || error_was_shown;
     if (status == FW_ERR_IO && strcmp(message, reader_gone) == 0) quiet = true;
     if (quiet) return fw_status_exit_code(status);
     print_line("error: ", message);

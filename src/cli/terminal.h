@@ -33,6 +33,8 @@ fw_status fw_terminal_printf(const char *format, ...) __attribute__((format(prin
 /* "finewire: error: MESSAGE" of this thread's trail on the standard error ("finewire: rank 1: error: ..." in a
  * job of several). Returns the exit code for status. FW_OK and FW_ERR_INTERRUPTED print no error. */
 int fw_terminal_report(fw_status status);
+/* Another process has shown the reason: fw_terminal_report only gives the exit code from now on. */
+void fw_terminal_error_was_shown(void);
 
 /* ---- numbers for people; all return `out`, 32 bytes are enough ---- */
 enum { FW_HUMAN_BYTES = 32 };

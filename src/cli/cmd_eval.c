@@ -1,0 +1,32 @@
+/* finewire eval: loss and perplexity on a file of conversations. */
+#include "cli/commands.h"
+#include "cli/ranks.h"
+#include "cli/terminal.h"
+#include "train/evaluate.h"
+
+static fw_status print_json(const fw_evaluate_result *r) {
+    return fw_terminal_printf(
+        "{\"loss\": %.9g, \"perplexity\": %.9g, \"targets\": %lld, \"tokens\": %lld, \"conversations\": %lld, "
+        "\"left_out\": %lld, \"seconds\": %.6g, \"tokens_per_s\": %.6g, \"peak_bytes\": %llu}\n",
+        r->loss, r->perplexity, (long long)r->target_n, (long long)r->token_n, (long long)r->sample_n,
+        (long long)r->dropped_n, r->seconds, r->tokens_per_s, (unsigned long long)r->peak_bytes);
+}
+
+static fw_status print_text(const fw_evaluate_result *r) {
+    char tokens[FW_HUMAN_BYTES];
+    return fw_terminal_printf(
+        "loss = %.6f\nperplexity = %.4f\ntargets = %lld of %lld tokens in %lld conversations (%lld left out)\n"
+        "tokens_per_s = %s\n",
+        r->loss, r->perplexity, (long long)r->target_n, (long long)r->token_n, (long long)r->sample_n,
+        (long long)r->dropped_n, fw_human_count(tokens, r->tokens_per_s));
+}
+
+fw_status fw_cli_eval(const fw_options *options) {
+    if (fw_cli_must_launch((int)options->num_processes)) return fw_cli_launch((int)options->num_processes);
+    fw_evaluate_result result;
+    bool reports;
+    fw_status status = fw_evaluate_run(options, &result, &reports);
+    if (status != FW_OK && !reports) fw_terminal_error_was_shown();
+    if (status != FW_OK || result.rank != 0) return status;
+    return options->json ? print_json(&result) : print_text(&result);
+}

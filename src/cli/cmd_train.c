@@ -1,0 +1,147 @@
+/* finewire train: start the ranks, show what is about to happen, what happens, and what came out. */
+#include "base/log.h"
+#include "cli/commands.h"
+#include "cli/ranks.h"
+#include "cli/terminal.h"
+#include "train/trainer.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* State of the display; rank 0 shows, the others keep silent. */
+typedef struct display {
+    const fw_options *options;
+    fw_progress *progress;
+    int rank, world;
+    fw_status status; /* of creating the bar: it must not stop the run */
+} display;
+
+static void on_place(void *context, int rank, int world) {
+    display *d = context;
+    d->rank = rank;
+    d->world = world;
+    fw_terminal_set_rank(rank, world);
+}
+
+static void show_data(const fw_train_summary *s) {
+    const fw_dataset_stats *stats = &s->dataset->stats;
+    char tokens[FW_HUMAN_BYTES], targets[FW_HUMAN_BYTES];
+    fw_log_info("data      %s: %lld conversations, %s tokens, %s of them targets (%.0f %%), longest %lld",
+                s->dataset->name, (long long)s->dataset->sample_n, fw_human_count(tokens, (double)stats->token_n),
+                fw_human_count(targets, (double)stats->target_n),
+                100.0 * (double)stats->target_n / (double)stats->token_n, (long long)stats->longest_n);
+    for (int reason = 0; reason < FW_DROP_REASON_N; reason++)
+        if (stats->drop_n[reason] > 0)
+            fw_log_warning("%lld conversations are left out: %s", (long long)stats->drop_n[reason],
+                           fw_drop_reason_name((fw_drop_reason)reason));
+    if (stats->truncated_n > 0)
+        fw_log_warning("%lld conversations are cut to --max_length %lld, %lld tokens in all",
+                       (long long)stats->truncated_n, (long long)s->options->max_length,
+                       (long long)stats->truncated_token_n);
+    if (stats->reasoning_dropped_n > 0)
+        fw_log_warning("the chat template leaves out the reasoning of %lld assistant turns",
+                       (long long)stats->reasoning_dropped_n);
+}
+
+static void show_memory(const fw_train_summary *s) {
+    const fw_memory_plan *plan = &s->job->plan;
+    char total[FW_HUMAN_BYTES], part[FW_HUMAN_BYTES];
+    fw_log_info("memory    %s a rank, planned:", fw_human_size(total, plan->total_bytes));
+    for (int i = 0; i < plan->row_n; i++)
+        fw_log_info("          %10s  %s", fw_human_size(part, plan->row[i].bytes), plan->row[i].what);
+}
+
+static void on_start(void *context, const fw_train_summary *s) {
+    display *d = context;
+    const fw_options *o = s->options;
+    const fw_job *job = s->job;
+    char parameters[FW_HUMAN_BYTES];
+    fw_log_info("model     %s: %s, %s parameters%s, computing in %s, weights and moments in fp32", job->model_dir,
+                fw_architecture_class(job->model.config.architecture),
+                fw_human_count(parameters, (double)job->model.table.parameter_n),
+                job->model.config.tied ? " (tied head counted once)" : "", fw_dtype_name(job->model.t));
+    show_data(s);
+    bool own_cores = job->thread_n <= job->cpu_n;
+    fw_log_info("ranks     %d (%s), strategy ddp, %d thread%s each%s", s->world, fw_comm_transport(job->comm),
+                job->thread_n, job->thread_n == 1 ? "" : "s",
+                own_cores ? ", the cores shared evenly" : ", more than its share of the cores");
+    fw_log_info("device    %s", job->device->description);
+    fw_log_info("batch     %lld x %lld x %d = %lld %s a step (per_device_train_batch_size x "
+                "gradient_accumulation_steps x ranks)",
+                (long long)o->per_device_train_batch_size, (long long)o->gradient_accumulation_steps, s->world,
+                (long long)s->effective_batch, o->packing ? "packed sequences" : "conversations");
+    fw_log_info("steps     %lld an epoch, %lld in all, %lld of warm-up; learning rate %g, %s",
+                (long long)s->steps_per_epoch, (long long)s->step_n, (long long)s->warmup_n, o->learning_rate,
+                fw_lr_schedule_words[o->lr_scheduler_type]);
+    show_memory(s);
+    if (s->resumed_step >= s->step_n)
+        fw_log_info("resume    all %lld steps are done already", (long long)s->step_n);
+    else if (s->resumed_step > 0)
+        fw_log_info("resume    after step %lld", (long long)s->resumed_step);
+    d->status = fw_progress_create(&d->progress, s->resumed_step, o->disable_tqdm);
+}
+
+static void on_step(void *context, const fw_train_report *r) {
+    display *d = context;
+    fw_progress_values values = {.step = r->step,
+                                 .step_n = r->step_n,
+                                 .epoch = r->epoch,
+                                 .loss = r->logged ? r->mean_loss : r->loss,
+                                 .learning_rate = r->learning_rate,
+                                 .grad_norm = r->grad_norm,
+                                 .tokens_per_s = r->logged ? r->mean_tokens_per_s : r->tokens_per_s};
+    if (d->progress != NULL) fw_progress_update(d->progress, &values, r->logged);
+}
+
+static void on_evaluated(void *context, int64_t step, double loss, int64_t target_n) {
+    (void)context;
+    fw_log_info("evaluated after step %lld: loss %.4f, perplexity %.2f over %lld targets", (long long)step, loss,
+                exp(loss), (long long)target_n);
+}
+
+static void on_saved(void *context, int64_t step, const char *path) {
+    (void)step;
+    (void)context;
+    if (path != NULL) fw_log_info("saved %s", path);
+}
+
+static void on_done(void *context, const fw_train_result *r) {
+    display *d = context;
+    fw_progress_destroy(d->progress);
+    d->progress = NULL;
+    if (d->rank != 0) return;
+    char peak[FW_HUMAN_BYTES], time[FW_HUMAN_BYTES], sent[FW_HUMAN_BYTES];
+    if (r->tokens_per_s > 0) {
+        fw_terminal_printf("tokens_per_s = %.0f\n", r->tokens_per_s);
+        fw_terminal_printf("train_time = %s\n", fw_human_duration(time, r->train_s));
+        fw_terminal_printf("final_loss = %.4f\n", r->final_loss);
+    }
+    fw_terminal_printf("peak_memory = %s a rank (%llu bytes)\n", fw_human_size(peak, r->peak_bytes),
+                       (unsigned long long)r->peak_bytes);
+    if (d->world > 1 && r->tokens_per_s > 0)
+        fw_terminal_printf("communication = %s sent a step and rank, %.1f s waited\n",
+                           fw_human_size(sent, r->sent_bytes_per_step), r->exposed_s);
+    if (r->model_dir != NULL)
+        fw_terminal_printf("model = %s\n", r->model_dir);
+    else
+        fw_terminal_printf("interrupted after step %lld of %lld; the same command goes on from there\n",
+                           (long long)r->step, (long long)r->step_n);
+}
+
+fw_status fw_cli_train(const fw_options *options) {
+    if (fw_cli_must_launch((int)options->num_processes)) return fw_cli_launch((int)options->num_processes);
+    display d = {.options = options, .world = 1};
+    fw_train_hooks hooks = {.context = &d,
+                            .place = on_place,
+                            .start = on_start,
+                            .step = on_step,
+                            .evaluated = on_evaluated,
+                            .saved = on_saved,
+                            .done = on_done};
+    bool reports;
+    fw_status status = fw_train_run(options, &hooks, &reports);
+    fw_progress_destroy(d.progress);
+    if (status != FW_OK && !reports) fw_terminal_error_was_shown();
+    return status;
+}

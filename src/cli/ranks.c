@@ -1,0 +1,59 @@
+#include "cli/ranks.h"
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "cli/commands.h"
+#include "cli/terminal.h"
+#include "comm/launcher.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+bool fw_cli_must_launch(int process_n) {
+    return process_n > 1 && getenv("RANK") == NULL && getenv("WORLD_SIZE") == NULL;
+}
+
+/* Ranks speak for themselves; what they cannot say (killed by a signal) is said here. */
+static void on_event(void *context, const fw_launch_event *event) {
+    (void)context;
+    if (event->message[0] == 0) return;
+    if (event->kind == FW_LAUNCH_EXITED && !event->expected)
+        fw_log_error("%s", event->message);
+    else if (event->kind == FW_LAUNCH_KILLED)
+        fw_log_warning("%s", event->message);
+    else
+        fw_log_info("%s", event->message);
+}
+
+static fw_status status_of_exit_code(int code) {
+    static const fw_status all[] = {FW_OK,       FW_ERR_OPTION, FW_ERR_INPUT,      FW_ERR_FIT,
+                                    FW_ERR_RANK, FW_ERR_IO,     FW_ERR_INTERRUPTED};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (fw_status_exit_code(all[i]) == code) return all[i];
+    return FW_ERR_RANK;
+}
+
+fw_status fw_cli_launch(int process_n) {
+    char self[4096];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (n < 0) return fw_fail(FW_ERR_IO, "cannot find the program to start ranks of: /proc/self/exe cannot be read");
+    self[n] = 0;
+    char *const *given = fw_cli_arguments();
+    size_t argc = 0;
+    while (given[argc] != NULL) argc++;
+    char **argv;
+    FW_TRY(FW_NEW_ARRAY(argv, argc + 1));
+    for (size_t i = 1; i < argc; i++) argv[i] = given[i];
+    argv[0] = self; /* this very file, wherever PATH leads by now */
+    fw_launch_options options = {.process_n = process_n, .on_event = on_event};
+    int exit_code = 0;
+    fw_status status = fw_launch(&options, argv, &exit_code);
+    fw_free(argv);
+    FW_TRY(status);
+    status = status_of_exit_code(exit_code);
+    if (status != FW_OK) {
+        fw_terminal_error_was_shown();
+        return fw_fail(status, "a rank ended with exit code %d", exit_code);
+    }
+    return FW_OK;
+}

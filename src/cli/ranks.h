@@ -1,0 +1,16 @@
+/* From one command to several ranks: the process that the user started becomes the launcher of its own copies. */
+#ifndef FW_CLI_RANKS_H
+#define FW_CLI_RANKS_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+
+/* True when this process is to start the ranks: more than one is asked for, and no launcher has started this one
+ * (RANK and WORLD_SIZE are not set). */
+bool fw_cli_must_launch(int process_n);
+/* Start them, with the same arguments, and wait. The failing rank has printed its error; the status returned leads to
+ * its exit code and prints nothing more. */
+fw_status fw_cli_launch(int process_n);
+
+#endif
