@@ -22,6 +22,7 @@ static void on_place(void *context, int rank, int world) {
     d->rank = rank;
     d->world = world;
     fw_terminal_set_rank(rank, world);
+    if (rank == 0) fw_options_warn(d->options);
 }
 
 static void show_data(const fw_train_summary *s) {

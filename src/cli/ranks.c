@@ -34,6 +34,7 @@ static fw_status status_of_exit_code(int code) {
 }
 
 fw_status fw_cli_launch(int process_n) {
+    fw_terminal_set_rank(-1, process_n); /* the launcher: rank 0 has the bar */
     char self[4096];
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
     if (n < 0) return fw_fail(FW_ERR_IO, "cannot find the program to start ranks of: /proc/self/exe cannot be read");

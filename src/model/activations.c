@@ -108,6 +108,9 @@ static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 fw_device_limits fw_activations_limits(const fw_activations *a, const fw_model *m) {
     const fw_model_config *g = &m->config;
     int64_t dim = larger(larger(g->C, 2 * g->F), larger((g->H + 2 * g->K) * g->D, g->V));
-    return (fw_device_limits){
-        .N = larger(a->options.N_max, a->options.n_max), .matmul_dim = dim, .H = g->H, .K = g->K, .D = g->D};
+    return (fw_device_limits){.N = larger(larger(a->options.N_max, a->options.n_max), a->options.P),
+                              /* keys of a cache count */ .matmul_dim = dim,
+                              .H = g->H,
+                              .K = g->K,
+                              .D = g->D};
 }
