@@ -127,7 +127,7 @@ fw_status fw_control_join(fw_control *control, uint64_t deadline_ns) {
         pause_ns = pause_ns < 250 * 1000 * 1000 ? pause_ns * 2 : pause_ns;
     }
     return fw_fail(FW_ERR_RANK,
-                   "rank %d could not reach rank 0 at %s port %d within %.0f s: %s; see whether rank 0 runs "
+                   "rank %d could not reach rank 0 at %s port %d within %.3g s: %s; see whether rank 0 runs "
                    "and MASTER_ADDR and MASTER_PORT are right",
                    o->rank, o->master_address, o->master_port, (double)(fw_host_now_ns() - start_ns) * 1e-9, a.why);
 }

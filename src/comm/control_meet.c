@@ -97,7 +97,7 @@ static fw_status say_missing(const meeting *m, double waited_s) {
         snprintf(strangers, sizeof strangers, "; %d connections that were not ranks were turned away",
                  m->control->door.stranger_n);
     return fw_fail(FW_ERR_RANK,
-                   "rank %s did not come to %s port %d within %.0f s, %d of %d are here%s; see whether every rank was "
+                   "rank %s did not come to %s port %d within %.3g s, %d of %d are here%s; see whether every rank was "
                    "started and reaches that address",
                    missing, m->control->options.master_address, m->control->options.master_port, waited_s, m->here_n,
                    m->own.world, strangers);

@@ -68,7 +68,7 @@ static void look_at_peer(fw_control *control, int r, uint64_t now_ns, uint64_t s
     if (!peer->left && now_ns > peer->heard_ns && now_ns - peer->heard_ns > silence_ns) {
         char text[160];
         snprintf(text, sizeof text,
-                 "gives no sign of life (nothing heard for %.0f s; is it stopped, is its host down?)",
+                 "gives no sign of life (nothing heard for %.4g s; is it stopped, is its host down?)",
                  (double)silence_ns * 1e-9);
         peer->heard_ns = now_ns;
         note_failure(control, -1, r, 0, FW_ERR_RANK, text);

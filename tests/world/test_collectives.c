@@ -13,13 +13,29 @@
 
 #include <cmocka.h>
 
-enum { BIG_N = 270 * 1000 + 3 }; /* more than one staging buffer */
+enum { MAX_WORLD = 8, BIG_N = 270 * 1000 + 3 }; /* more than one staging buffer */
 
-/* Values of very different sizes, so that another order of summation gives other bits. */
-static float value_of(int rank, int64_t i) {
-    double size = ldexp(1.0, (int)(fw_rng_bits(1, (uint64_t)rank, (uint64_t)i) % 24) - 12);
-    return (float)((fw_rng_uniform(2, (uint64_t)rank, (uint64_t)i) - 0.5) * size);
+/* Values of very different sizes, so that another order of summation gives other bits. Made once, before the ranks. */
+static float (*values)[BIG_N];
+
+static int make_values(void **state) {
+    (void)state;
+    if (fw_calloc((void **)&values, MAX_WORLD, sizeof *values) != FW_OK) return 1;
+    for (uint64_t r = 0; r < MAX_WORLD; r++)
+        for (uint64_t i = 0; i < BIG_N; i++) {
+            uint64_t bits = fw_rng_bits(1, r, i);
+            values[r][i] = (float)ldexp((double)(bits >> 32) - 2147483648.0, (int)(bits % 24) - 43);
+        }
+    return 0;
 }
+
+static int drop_values(void **state) {
+    (void)state;
+    fw_free(values);
+    return 0;
+}
+
+static float value_of(int rank, int64_t i) { return values[rank][i]; }
 
 static void put(void *buffer, int64_t i, fw_dtype dtype, float value) {
     if (dtype == FW_F32)
@@ -177,10 +193,10 @@ static int small_exchanges(fw_comm *c, void *context) {
                 FW_RANK_CHECK(all[(size_t)r * bytes + i] == ((r * 50 + (int)round) & 255));
     }
     FW_RANK_CHECK(fw_comm_exchange(c, all, mine, FW_COMM_EXCHANGE_BYTES + 1) == FW_ERR_INTERNAL);
-    int64_t values[512];
-    for (int i = 0; i < 512; i++) values[i] = (int64_t)i << 40;
-    FW_RANK_CHECK(fw_comm_sum_i64(c, values, 512) == FW_OK);
-    for (int i = 0; i < 512; i++) FW_RANK_CHECK(values[i] == ((int64_t)i << 40) * world);
+    int64_t numbers[512];
+    for (int i = 0; i < 512; i++) numbers[i] = (int64_t)i << 40;
+    FW_RANK_CHECK(fw_comm_sum_i64(c, numbers, 512) == FW_OK);
+    for (int i = 0; i < 512; i++) FW_RANK_CHECK(numbers[i] == ((int64_t)i << 40) * world);
     FW_RANK_CHECK(fw_comm_barrier(c) == FW_OK);
 
     FW_RANK_CHECK(fw_comm_agree(c, FW_OK) == FW_OK && fw_comm_abort_origin(c) == -1);
@@ -231,5 +247,5 @@ int main(void) {
         cmocka_unit_test(many_at_once_with_more_ranks_than_cores),
         cmocka_unit_test(small_exchanges_and_agreement),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, make_values, drop_values);
 }

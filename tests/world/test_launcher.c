@@ -198,7 +198,7 @@ static void each_rank_gets_a_signal_once(void **state) {
                  "while [ ! -e go.%d ]; do sleep 0.02; done; exit 130",
                  folder, k, k, k);
         pid_t launcher = launch_aside(2, script);
-        char ready[16], got[16];
+        char ready[32], got[32];
         snprintf(ready, sizeof ready, "ready.%d", k);
         wait_for(ready, 4);
         kill(launcher, numbers[k]);

@@ -51,7 +51,7 @@ static fw_status check_missing(fw_comm *c, fw_shm_lane_kind lane, uint32_t barri
         const char *work = s->control->rank[missing].last_work;
         return fw_fail(
             FW_ERR_RANK,
-            "rank %d is alive but did not come to %s %llu within %.0f s (ddp_timeout)%s%.59s; do all ranks do "
+            "rank %d is alive but did not come to %s %llu within %.4g s (ddp_timeout)%s%.59s; do all ranks do "
             "the same steps?",
             missing, what, (unsigned long long)number, (double)s->timeout_ns * 1e-9,
             work[0] ? ", the last long work it told of was " : "", work);

@@ -3,8 +3,8 @@
  *
  * Buffers from fw_comm_alloc are worked on where they are. For all others, data goes through each rank's staging
  * buffer, piece by piece. Which way is decided from all descriptors, so every rank takes the same. */
-#include "comm/shm/shm_internal.h"
 #include "comm/comm_sum.h"
+#include "comm/shm/shm_internal.h"
 
 #include <string.h>
 

@@ -39,7 +39,7 @@ static size_t control_bytes(int world) {
 static socklen_t fill_address(struct sockaddr_un *address, const char *name) {
     memset(address, 0, sizeof *address);
     address->sun_family = AF_UNIX;
-    size_t n = strlen(name); /* below 64 */
+    size_t n = strlen(name);                /* below 64 */
     memcpy(address->sun_path + 1, name, n); /* a leading zero: no file */
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n);
 }
