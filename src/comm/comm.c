@@ -134,6 +134,8 @@ fw_status fw_comm_alloc(fw_comm *c, void **out, size_t bytes, const char *what) 
 
 void fw_comm_abort(fw_comm *c, fw_status reason) {
     if (c == NULL || reason == FW_OK) return;
+    int agreed = atomic_load(&c->agree_origin);
+    if (agreed >= 0 && agreed != c->options.rank) return; /* all know already whose failure this is */
     if (!fw_failure_set(&c->failure, c->options.rank, 1, reason, fw_trail_message())) return;
     if (c->control != NULL) fw_control_abort(c->control, reason, fw_trail_message());
     if (atomic_load(&c->awake)) c->transport->wake(c);

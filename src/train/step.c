@@ -87,7 +87,7 @@ fw_status fw_step_run(fw_step *s, int64_t step, int64_t epoch, int64_t step_in_e
     double squares;
     FW_TRY(fw_shard_gradient_squares(s->shard, &squares));
     double norm = sqrt(squares);
-    FW_TRY(check_finite(step, &sum, norm));
+    FW_TRY(fw_comm_agree(s->comm, check_finite(step, &sum, norm))); /* all fail alike; one of them says so */
 
     fw_adamw_options o = s->adamw;
     o.step = step;

@@ -377,15 +377,6 @@ static void test_errors(void **state) {
     expect_error(3, "/nowhere/config.json", absent);
     const char *misspelt[] = {"--learning_rat", "1", NULL};
     expect_error(2, "learning_rate", misspelt);
-    const char *huge[] = {"--per_device_train_batch_size",
-                          "60000",
-                          "--packing",
-                          "--max_length",
-                          "16000000",
-                          "--num_processes",
-                          "2",
-                          NULL};
-    expect_error(4, "GiB", huge);
     const char *wild[] = {"--learning_rate", "10",    "--max_grad_norm", "0", "--max_steps", "200",
                           "--bf16",          "false", "--num_processes", "2", NULL};
     expect_error(3, "step", wild);
