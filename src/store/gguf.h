@@ -12,6 +12,8 @@
 #include "base/file.h"
 #include "base/status.h"
 
+#include <stdbool.h>
+
 typedef enum fw_gguf_value_type {
     FW_GGUF_U8,
     FW_GGUF_I8,
@@ -37,8 +39,8 @@ typedef struct fw_gguf_string {
 
 typedef struct fw_gguf_value {
     fw_gguf_string key;
-    fw_gguf_value_type type;         /* FW_GGUF_ARRAY: see below */
-    fw_gguf_value_type element_type; /* of an array; arrays of arrays are refused */
+    fw_gguf_value_type type;
+    fw_gguf_value_type element_type; /* the same as type, or that of an array; arrays of arrays are refused */
     uint64_t element_n;              /* 1 for a single value */
     const uint8_t *data;             /* first element, not aligned */
     fw_gguf_string *string;          /* the elements when they are strings (element_n of them) */
@@ -94,14 +96,16 @@ void fw_gguf_close(fw_gguf *file);
 /* NULL when missing. */
 const fw_gguf_value *fw_gguf_find(const fw_gguf *file, const char *key);
 const fw_gguf_tensor *fw_gguf_find_tensor(const fw_gguf *file, const char *name);
-/* Number i of a value, whatever integer or bool type it has. Errors: FW_ERR_INPUT (missing, other type, bounds). */
+/* Single values. Integers of any width and bools count as whole numbers. Errors: FW_ERR_INPUT: the key is missing, has
+ * another type or is out of bounds. */
 fw_status fw_gguf_get_int(int64_t *out, const fw_gguf *file, const char *key, int64_t min, int64_t max);
 fw_status fw_gguf_get_float(double *out, const fw_gguf *file, const char *key);
 fw_status fw_gguf_get_string(fw_gguf_string *out, const fw_gguf *file, const char *key);
+/* Element i of a value of integers or bools. */
 int64_t fw_gguf_int_at(const fw_gguf_value *value, uint64_t i);
 
 /* out[0, n) = values [first_n, first_n + n) of a tensor as fp32, bit-equal to the public `gguf` package.
- * first_n and n must be multiples of the block unless the range ends at the tensor's end. */
+ * first_n and n are multiples of the type's block. */
 fw_status fw_gguf_read_f32(float *out, const fw_gguf *file, const fw_gguf_tensor *tensor, int64_t first_n, int64_t n);
 /* The arithmetic alone: n values (a multiple of the block) from blocks at data. */
 void fw_gguf_dequantize(float *out, fw_gguf_tensor_type type, const uint8_t *data, int64_t n);

@@ -21,8 +21,10 @@ typedef struct fw_import_report {
     bool chat_template; /* the file has one */
 } fw_import_report;
 
-/* overwrite: replace an existing output_dir that finewire wrote. Errors: FW_ERR_INPUT naming file and value,
- * FW_ERR_OPTION (the folder exists), FW_ERR_IO. On failure nothing is left behind. report may be NULL. */
-fw_status fw_import_gguf(const char *gguf_path, const char *output_dir, bool overwrite, fw_import_report *report);
+/* max_shard_bytes: 0 for 5 GB. overwrite: replace an existing output_dir that finewire wrote. Errors: FW_ERR_INPUT
+ * naming file and value, FW_ERR_OPTION (the folder exists), FW_ERR_IO. On failure nothing is left behind. report may be
+ * NULL. */
+fw_status fw_import_gguf(const char *gguf_path, const char *output_dir, bool overwrite, uint64_t max_shard_bytes,
+                         fw_import_report *report);
 
 #endif
