@@ -10,7 +10,7 @@ static const fw_cli_command runners[FW_COMMAND_N] = {
     [FW_COMMAND_TRAIN] = fw_cli_train,
     [FW_COMMAND_EVAL] = fw_cli_eval,
     [FW_COMMAND_GENERATE] = fw_cli_generate,
-    [FW_COMMAND_IMPORT] = NULL,
+    [FW_COMMAND_IMPORT] = fw_cli_import,
 };
 
 static fw_status run_with_options(fw_command command, int argc, char *const *argv) {

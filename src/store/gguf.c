@@ -50,7 +50,7 @@ static fw_status take(uint64_t *out, cursor *c, uint32_t bytes, const char *what
 }
 
 static fw_status take_string(fw_gguf_string *out, cursor *c, const char *what) {
-    uint64_t length;
+    uint64_t length = 0;
     FW_TRY(take(&length, c, 8, what));
     if (length > c->bytes - c->at) return truncated(c, what, length);
     *out = (fw_gguf_string){(const char *)c->data + c->at, (size_t)length};

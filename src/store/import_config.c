@@ -194,7 +194,7 @@ static fw_status set_token_ids(json_t *c, const fw_gguf *file) {
 fw_status fw_import_make_config(json_t **out, const fw_gguf *file) {
     *out = NULL;
     key_maker k = {.file = file};
-    fw_architecture architecture;
+    fw_architecture architecture = FW_ARCH_LLAMA;
     FW_TRY(read_architecture(&k, &architecture));
     FW_TRY(refuse_features(&k));
     json_t *c = json_object(), *scaling = NULL;

@@ -64,7 +64,7 @@ fw_status fw_import_token_id(int64_t *id, const fw_gguf *file, const char *name)
     char key[64] = "tokenizer.ggml.";
     strncat(key, name, sizeof key - strlen(key) - 1);
     if (fw_gguf_find(file, key) == NULL) return FW_OK;
-    const fw_gguf_value *tokens;
+    const fw_gguf_value *tokens = NULL;
     FW_TRY(find_tokens(&tokens, file));
     FW_TRY(fw_gguf_get_int(id, file, key, -1, UINT32_MAX));
     if (*id == UINT32_MAX) *id = -1; /* "none" */
@@ -203,7 +203,7 @@ static fw_status adds_bos(bool *out, const fw_gguf *file, const splitter *s) {
 /* The text of a special token, or NULL when the file does not name one. */
 static fw_status token_text(json_t **out, int64_t *id, const fw_gguf *file, const char *name) {
     *out = NULL;
-    const fw_gguf_value *tokens;
+    const fw_gguf_value *tokens = NULL;
     FW_TRY(find_tokens(&tokens, file));
     FW_TRY(fw_import_token_id(id, file, name));
     if (*id < 0) return FW_OK;
@@ -211,7 +211,7 @@ static fw_status token_text(json_t **out, int64_t *id, const fw_gguf *file, cons
 }
 
 static fw_status make_tokenizer(json_t **out, const fw_gguf *file, const splitter *s) {
-    const fw_gguf_value *tokens, *types;
+    const fw_gguf_value *tokens = NULL, *types = NULL;
     FW_TRY(find_tokens(&tokens, file));
     FW_TRY(find_types(&types, file, tokens->element_n));
     json_t *t = json_object(), *vocab = json_object(), *added = json_array(), *merges = json_array(), *bos = NULL,
@@ -298,7 +298,7 @@ done:
 
 fw_status fw_import_make_tokenizer(json_t **tokenizer, json_t **tokenizer_config, const fw_gguf *file) {
     *tokenizer = *tokenizer_config = NULL;
-    const splitter *s;
+    const splitter *s = NULL;
     FW_TRY(find_splitter(&s, file));
     FW_TRY(make_tokenizer(tokenizer, file, s));
     fw_status status = make_tokenizer_config(tokenizer_config, file, s);
