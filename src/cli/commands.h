@@ -8,14 +8,12 @@
  * is called; its caller reports the error and turns the status into the exit code. */
 typedef fw_status (*fw_cli_command)(const fw_options *options);
 
-/* Each command in a file of its own. */
-fw_status fw_cli_import(const fw_options *options);
-
 /* Everything main does: find the command, read its options, run it, report. Returns the exit code. */
 int fw_cli_main(int argc, char **argv);
 fw_status fw_cli_train(const fw_options *options);
 fw_status fw_cli_eval(const fw_options *options);
 fw_status fw_cli_generate(const fw_options *options);
+fw_status fw_cli_import(const fw_options *options);
 
 /* The arguments of this process as main got them, NULL-terminated: what a rank of the same job is started with. */
 char *const *fw_cli_arguments(void);
