@@ -134,21 +134,23 @@ fw_status fw_comm_alloc(fw_comm *c, void **out, size_t bytes, const char *what) 
 
 void fw_comm_abort(fw_comm *c, fw_status reason) {
     if (c == NULL || reason == FW_OK) return;
-    int agreed = atomic_load(&c->agree_origin);
-    if (agreed >= 0 && agreed != c->options.rank) return; /* all know already whose failure this is */
-    if (!fw_failure_set(&c->failure, c->options.rank, 1, reason, fw_trail_message())) return;
-    if (c->control != NULL) fw_control_abort(c->control, reason, fw_trail_message());
+    /* What was agreed upon is known everywhere, and it began with another rank perhaps: no news for the others. */
+    int agreed = atomic_load(&c->agree_origin), me = c->options.rank;
+    if (!fw_failure_set(&c->failure, agreed >= 0 ? agreed : me, 1, reason, fw_trail_message())) return;
+    if (c->control != NULL && agreed < 0) fw_control_abort(c->control, reason, fw_trail_message());
     if (atomic_load(&c->awake)) c->transport->wake(c);
 }
 
 int fw_comm_abort_origin(const fw_comm *c) {
-    return fw_failure_is_set(&c->failure) ? c->failure.origin : atomic_load(&c->agree_origin);
+    int agreed = atomic_load(&c->agree_origin); /* first: what comes after it are its consequences */
+    return agreed >= 0 ? agreed : fw_failure_is_set(&c->failure) ? c->failure.origin : -1;
 }
 
 int fw_comm_reports_failure(const fw_comm *c) {
     int origin = fw_comm_abort_origin(c);
     if (origin < 0 || origin == c->options.rank) return 1;
-    if (!fw_failure_is_set(&c->failure) || c->failure.told || c->options.own_launcher) return 0;
+    int died_silently = atomic_load(&c->agree_origin) < 0 && !c->failure.told;
+    if (!died_silently || c->options.own_launcher) return 0;
     return c->options.rank == (origin == 0 ? 1 : 0);
 }
 

@@ -87,7 +87,8 @@ fw_status fw_comm_exchange(fw_comm *c, void *all, const void *mine, size_t bytes
 fw_status fw_comm_sum_i64(fw_comm *c, int64_t *values, int n);
 fw_status fw_comm_max_i64(fw_comm *c, int64_t *values, int n);
 /* After work that one rank alone can fail: returns FW_OK on every rank only when every rank passed FW_OK;
- * else the status of the lowest failing rank, with its message, on every rank. */
+ * else the status of the lowest failing rank, with its message, on every rank; that rank is then the origin. The
+ * group stays usable. */
 fw_status fw_comm_agree(fw_comm *c, fw_status mine);
 
 /* This rank cannot go on: tell the others why (the message of this thread's trail). Never blocks. Without effect

@@ -111,6 +111,7 @@ static fw_status start(fw_comm *c, fw_comm_op op, fw_comm_request *request) {
     op.number = number;
     op.injected = atomic_fetch_add(&fail_counter, 1) + 1 == atomic_load(&fail_at);
     request->ticket = number;
+    atomic_store(&c->agree_origin, -1); /* the job goes on */
     if (fw_failure_is_set(&c->failure)) return fw_failure_report(&c->failure, c->options.rank);
     if (c->transport->runs_inline) {
         fw_status status = run_one(c, &op);

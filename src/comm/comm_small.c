@@ -53,6 +53,7 @@ fw_status fw_comm_agree(fw_comm *c, fw_status mine) {
     int32_t own = (int32_t)mine, all[FW_COMM_MAX_WORLD];
     char text[FW_TRAIL_MESSAGE_BYTES];
     snprintf(text, sizeof text, "%s", mine == FW_OK ? "" : fw_trail_message());
+    atomic_store(&c->agree_origin, -1); /* the job went on after the last one */
     FW_TRY(exchange(c, all, &own, sizeof own, "agree"));
     int failing = -1;
     for (int r = c->options.world - 1; r >= 0; r--)

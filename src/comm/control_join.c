@@ -11,8 +11,9 @@
 #include <unistd.h>
 
 typedef struct attempt {
-    char why[400]; /* why it did not work, for the message when time is up */
-    int final;     /* rank 0 itself said no: trying again is of no use */
+    char why[400];     /* why it did not work, for the message when time is up */
+    int final;         /* rank 0 itself said no: trying again is of no use */
+    int door_was_open; /* a refused connection is final */
     uint64_t until_ns;
 } attempt;
 
@@ -43,6 +44,11 @@ static int connect_to(const struct addrinfo *where, attempt *a) {
     }
     if (reason == 0) return fd;
     snprintf(a->why, sizeof a->why, "%s", strerror(reason));
+    /* Our launcher opened the door before it started anybody: it is shut because rank 0 has ended. */
+    if (reason == ECONNREFUSED && a->door_was_open) {
+        snprintf(a->why, sizeof a->why, "rank 0 has ended already");
+        a->final = 1;
+    }
     close(fd);
     return -1;
 }
@@ -109,7 +115,7 @@ static int try_port(fw_control *control, int port, attempt *a) {
 
 fw_status fw_control_join(fw_control *control, uint64_t deadline_ns) {
     const fw_comm_options *o = &control->options;
-    attempt a = {.until_ns = deadline_ns};
+    attempt a = {.until_ns = deadline_ns, .door_was_open = o->own_launcher};
     int tries = o->port_tries > 0 ? o->port_tries : 1;
     long pause_ns = 10 * 1000 * 1000;
     uint64_t start_ns = fw_host_now_ns();

@@ -300,9 +300,10 @@ static int be_a_rank(const char *how, const char *where) {
     int found, code = 0;
     fw_comm *c;
     if (fw_comm_options_from_environment(&o, &found) != FW_OK || !found || !o.own_launcher) return 70;
+    if (o.rank == 0 && strcmp(how, "early") == 0) return 2;
     if (fw_comm_create(&c, &o) != FW_OK) {
         fprintf(stderr, "%s\n", fw_trail_message());
-        return 71;
+        return fw_status_exit_code(FW_ERR_RANK);
     }
     float *x;
     fw_status status = fw_comm_alloc(c, (void **)&x, 4000, "x");
@@ -364,6 +365,19 @@ static void only_the_rank_that_failed_speaks(void **state) {
     assert_true(d.exit_code[0] == 5 && d.exit_code[1] == 3 && d.exit_code[2] == 5);
 }
 
+/* Rank 0 ends before the ranks have met: the others neither wait for a timeout nor have to be killed. */
+static void an_early_end_of_rank_0_ends_all(void **state) {
+    (void)state;
+    char *argv[] = {self, "--rank", "early", folder, NULL};
+    int exit_code = 0;
+    diary d = {0};
+    fw_launch_options options = {.process_n = 3, .grace_s = 40, .on_event = write_down, .context = &d};
+    assert_int_equal(fw_launch(&options, argv, &exit_code), FW_OK);
+    assert_int_equal(d.killed_n, 0);
+    assert_int_equal(d.exit_code[0], 2);
+    assert_int_equal(exit_code, 2);
+}
+
 int main(int argc, char **argv) {
     if (argc == 4 && strcmp(argv[1], "--rank") == 0) return be_a_rank(argv[2], argv[3]);
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
@@ -384,6 +398,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(each_failing_allocation_is_an_error),
         cmocka_unit_test(ranks_meet_and_two_jobs_run_at_once),
         cmocka_unit_test(only_the_rank_that_failed_speaks),
+        cmocka_unit_test(an_early_end_of_rank_0_ends_all),
     };
     int failed_n = cmocka_run_group_tests(tests, NULL, NULL);
     char command[128];

@@ -315,6 +315,45 @@ static void an_injected_failure_reaches_all(void **state) {
     }
 }
 
+/* Every rank gives up over what was agreed: the one it began with speaks, nobody else. */
+static int gives_up_after_agreeing(fw_comm *c, void *context) {
+    int who = *(int *)context, me = fw_comm_rank(c);
+    fw_status mine = me == who ? fw_fail(FW_ERR_IO, "disk is full") : FW_OK;
+    FW_RANK_CHECK(fw_comm_agree(c, mine) == FW_ERR_IO && fw_comm_abort_origin(c) == who);
+    FW_RANK_CHECK(fw_comm_barrier(c) == FW_OK); /* usable */
+    if (me == 1) nap(0.1);
+    fw_comm_abort(c, FW_ERR_IO);
+    if (me == 2) nap(0.2);
+    FW_RANK_CHECK(fw_comm_abort_origin(c) == who && fw_comm_reports_failure(c) == (me == who));
+    return 0;
+}
+
+static void an_agreed_failure_is_told_once(void **state) {
+    (void)state;
+    for (int who = 0; who < 3; who++) assert_int_equal(fw_test_world(3, gives_up_after_agreeing, &who), 0);
+}
+
+static int agrees_and_goes_on(fw_comm *c, void *context) {
+    (void)context;
+    int me = fw_comm_rank(c);
+    FW_RANK_CHECK(fw_comm_agree(c, me == 0 ? fw_fail(FW_ERR_IO, "once") : FW_OK) == FW_ERR_IO);
+    FW_RANK_CHECK(fw_comm_agree(c, FW_OK) == FW_OK && fw_comm_abort_origin(c) == -1);
+    if (me == 1) {
+        fw_fail(FW_ERR_INPUT, "later");
+        fw_comm_abort(c, FW_ERR_INPUT);
+    } else {
+        FW_RANK_CHECK(fw_comm_barrier(c) == FW_ERR_RANK);
+        FW_RANK_CHECK(strcmp(fw_trail_message(), "rank 1 failed: later") == 0);
+    }
+    FW_RANK_CHECK(fw_comm_abort_origin(c) == 1 && fw_comm_reports_failure(c) == (me == 1));
+    return 0;
+}
+
+static void a_job_may_go_on_after_an_agreed_failure(void **state) {
+    (void)state;
+    assert_int_equal(fw_test_world(3, agrees_and_goes_on, NULL), 0);
+}
+
 static int closes_with_work_left(fw_comm *c, void *context) {
     (void)context;
     static float x[300][10];
@@ -361,6 +400,8 @@ int main(void) {
         cmocka_unit_test(a_silent_rank_is_named),
         cmocka_unit_test(ranks_that_diverge_are_found),
         cmocka_unit_test(an_injected_failure_reaches_all),
+        cmocka_unit_test(an_agreed_failure_is_told_once),
+        cmocka_unit_test(a_job_may_go_on_after_an_agreed_failure),
         cmocka_unit_test(closing_with_work_left_does_not_hang),
         cmocka_unit_test(too_much_shared_memory_is_refused_before_it_is_taken),
     };
