@@ -3,11 +3,48 @@
 #include "base/alloc.h"
 #include "base/file.h"
 
+#include <ctype.h>
+#include <errno.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 static pthread_once_t hooks_once = PTHREAD_ONCE_INIT;
 static void install_hooks(void) { json_set_alloc_funcs(fw_alloc_raw, fw_free); }
+
+/* JSON sets no bound to integers, and files have them: tokenizer_config.json writes 10^30 for "no limit". jansson
+ * refuses what does not fit 64 bits, so such integers are made reals of the same length, digits "ab" at the end
+ * becoming "e2": positions in messages stay right, and 17 digits were all a double could hold. */
+static void soften_big_integers(char *text, size_t text_bytes) {
+    int in_string = 0;
+    for (size_t i = 0; i < text_bytes; i++) {
+        if (text[i] == '"') in_string = !in_string;
+        if (in_string && text[i] == '\\') i++;
+        if (in_string || !isdigit((unsigned char)text[i])) continue;
+        size_t first = i > 0 && text[i - 1] == '-' ? i - 1 : i;
+        while (i < text_bytes && isdigit((unsigned char)text[i])) i++;
+        if (i < text_bytes && strchr(".eE", text[i]) != NULL && text[i] != 0) { /* a real: go to its end */
+            while (i < text_bytes && (isdigit((unsigned char)text[i]) || strchr(".eE+-", text[i]) != NULL) && text[i])
+                i++;
+        } else if (i - first >= 19) {
+            errno = 0;
+            strtoll(text + first, NULL, 10); /* the text ends with a zero byte */
+            if (errno == ERANGE) memcpy(text + i - 2, "e2", 2);
+        }
+        i--;
+    }
+}
+
+static json_t *parse_big_integers(const char *text, size_t text_bytes, size_t flags, json_error_t *error) {
+    char *copy = fw_alloc_raw(text_bytes + 1); /* its failure is noticed as jansson's own are */
+    if (copy == NULL) return NULL;
+    memcpy(copy, text, text_bytes);
+    copy[text_bytes] = 0;
+    soften_big_integers(copy, text_bytes);
+    json_t *value = json_loadb(copy, text_bytes, flags, error);
+    fw_free(copy);
+    return value;
+}
 
 /* jansson reports positions inside the text it was given; `where` starts at first_line. */
 fw_status fw_json_parse_at(json_t **out, const char *text, size_t text_bytes, const char *where, size_t first_line,
@@ -20,7 +57,10 @@ fw_status fw_json_parse_at(json_t **out, const char *text, size_t text_bytes, co
     }
     fw_alloc_raw_failed(); /* forget earlier failures */
     json_error_t error;
-    json_t *value = json_loadb(text, text_bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &error);
+    const size_t flags = JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL;
+    json_t *value = json_loadb(text, text_bytes, flags, &error);
+    if (value == NULL && json_error_code(&error) == json_error_numeric_overflow)
+        value = parse_big_integers(text, text_bytes, flags, &error);
     if (fw_alloc_raw_failed()) { /* also when there is a value: jansson overlooks a failure inside a string */
         json_decref(value);
         return fw_fail(FW_ERR_NOMEM, "out of memory while reading %s", where);
@@ -74,6 +114,9 @@ fw_status fw_json_get_int(int64_t *out, const json_t *object, const char *key, i
     *out = fallback;
     const json_t *value = find(object, key);
     if (value == NULL) return FW_OK;
+    if (json_is_real(value) && (json_real_value(value) >= 0x1p63 || json_real_value(value) < -0x1p63))
+        return fw_fail(FW_ERR_INPUT, "%s: \"%s\" is %g; it must be from %lld to %lld", where, key,
+                       json_real_value(value), (long long)min, (long long)max);
     if (!json_is_integer(value))
         return fw_fail(FW_ERR_INPUT, "%s: \"%s\" is %s; an integer is needed", where, key, type_name(value));
     int64_t number = json_integer_value(value);

@@ -214,10 +214,55 @@ static void test_hash(void **state) {
     }
 }
 
+/* tokenizer_config.json of most folders says 10^30 for "no limit". */
+static void test_json_big_integers(void **state) {
+    (void)state;
+    const char *text = "{\"max\": 1000000000000000019884624838656, \"low\": -99999999999999999999,\n"
+                       " \"fits\": 9223372036854775807, \"least\": -9223372036854775808,\n"
+                       " \"text\": \"\\\"1000000000000000019884624838656\", \"real\": 1234567890123456789012.5e-3}";
+    json_t *object;
+    assert_int_equal(fw_json_parse(&object, text, strlen(text), "f", 1), FW_OK);
+    double value;
+    int64_t number;
+    const char *string;
+    assert_int_equal(fw_json_get_double(&value, object, "max", 0, 0, 1e40, "f"), FW_OK);
+    assert_true(fabs(value / 1e30 - 1) < 1e-15);
+    assert_int_equal(fw_json_get_double(&value, object, "low", 0, -1e40, 1e40, "f"), FW_OK);
+    assert_true(fabs(value / -1e20 - 1) < 1e-15);
+    assert_int_equal(fw_json_get_double(&value, object, "real", 0, 0, 1e40, "f"), FW_OK);
+    assert_true(fabs(value / 1234567890123456789.0125 - 1) < 1e-15);
+    assert_int_equal(fw_json_get_int(&number, object, "fits", 0, INT64_MIN, INT64_MAX, "f"), FW_OK);
+    assert_true(number == INT64_MAX);
+    assert_int_equal(fw_json_get_int(&number, object, "least", 0, INT64_MIN, INT64_MAX, "f"), FW_OK);
+    assert_true(number == INT64_MIN);
+    assert_int_equal(fw_json_get_int(&number, object, "max", 0, 1, 4096, "f"), FW_ERR_INPUT);
+    assert_non_null(strstr(fw_trail_message(), "\"max\" is 1e+30; it must be from 1 to 4096"));
+    assert_int_equal(fw_json_get_string(&string, object, "text", "", "f"), FW_OK);
+    assert_string_equal(string, "\"1000000000000000019884624838656");
+    json_decref(object);
+    /* positions stay what they are in the file; a number that no real can hold is still refused */
+    text = "[10000000000000000000000, 2,\n 3 4]";
+    assert_int_equal(fw_json_parse(&object, text, strlen(text), "f", 1), FW_ERR_INPUT);
+    assert_non_null(strstr(fw_trail_message(), "f:2:4:"));
+    text = "[10000000000000000000000, 1e999]";
+    assert_int_equal(fw_json_parse(&object, text, strlen(text), "f", 1), FW_ERR_INPUT);
+    text = "[1, 10000000000000000000000";
+    assert_int_equal(fw_json_parse(&object, text, strlen(text), "f", 1), FW_ERR_INPUT);
+    for (uint64_t n = 1; n < 30; n++) { /* with memory failing anywhere on the way */
+        text = "[10000000000000000000000]";
+        fw_alloc_fail_at(n);
+        fw_status status = fw_json_parse(&object, text, strlen(text), "f", 1);
+        fw_alloc_fail_at(0);
+        assert_true(status == FW_OK || status == FW_ERR_NOMEM);
+        if (status == FW_OK) json_decref(object);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_dtype),
         cmocka_unit_test(test_trail),
+        cmocka_unit_test(test_json_big_integers),
         cmocka_unit_test(test_permute),
         cmocka_unit_test(test_threads),
         cmocka_unit_test(test_file),
