@@ -36,10 +36,9 @@ fw_status fw_added_set_insert(fw_added_set *set, const char *spelling, size_t sp
         }
         at = child;
     }
-    if (set->node[at].added >= 0) {
-        set->added[set->node[at].added] = added;
-        return FW_OK;
-    }
+    if (set->node[at].added >= 0)
+        return fw_fail(FW_ERR_INPUT, "added tokens %d and %d are the same text, \"%.*s\", after normalising", added.id,
+                       set->added[set->node[at].added].id, spelling_bytes > 60 ? 60 : (int)spelling_bytes, spelling);
     if (set->added_n == set->added_cap) {
         int32_t cap = set->added_cap ? 2 * set->added_cap : 16;
         FW_TRY(FW_GROW_ARRAY(set->added, (size_t)cap));
@@ -94,7 +93,6 @@ static bool is_whole_word(const fw_added_walk *w, size_t start, size_t end) {
 }
 
 void fw_added_next(fw_added_walk *w, size_t *text_start, size_t *text_end, int32_t *id) {
-    *text_start = w->taken;
     for (size_t at = w->searched; w->set->node_n > 0 && at < w->text_bytes;) {
         if (!w->set->starts[(unsigned char)w->text[at]]) {
             at++;
@@ -116,20 +114,29 @@ void fw_added_next(fw_added_walk *w, size_t *text_start, size_t *text_end, int32
                 if (!fw_unicode_is_space(code)) break;
                 start = before;
             }
+            if (start < w->taken) start = w->taken;
         }
         if (added->rstrip) {
+            if (stop < w->spaces_end) stop = w->spaces_end; /* looked at before: a run of spaces is walked once */
             while (stop < w->text_bytes) {
                 size_t bytes = fw_utf8_next(&code, w->text + stop);
                 if (!fw_unicode_is_space(code)) break;
                 stop += bytes;
             }
+            w->spaces_end = stop;
         }
+        if (start >= stop) { /* an earlier token took all of it */
+            w->taken = stop;
+            continue;
+        }
+        *text_start = w->taken;
         *text_end = start > w->taken ? start : w->taken;
         *id = added->id;
         w->searched = end;
         w->taken = stop;
         return;
     }
+    *text_start = w->taken;
     *text_end = w->text_bytes > w->taken ? w->text_bytes : w->taken;
     w->searched = w->taken = w->text_bytes;
     *id = -1;

@@ -25,7 +25,8 @@ typedef struct fw_added_set {
     int32_t added_n, added_cap;
 } fw_added_set;
 
-/* Zero-initialise; release with fw_added_set_fini. A spelling that is there already is replaced. */
+/* Zero-initialise; release with fw_added_set_fini. Errors: FW_ERR_INPUT (the spelling is there already),
+ * FW_ERR_NOMEM. */
 fw_status fw_added_set_insert(fw_added_set *set, const char *spelling, size_t spelling_bytes, fw_added added);
 void fw_added_set_fini(fw_added_set *set);
 
@@ -37,6 +38,7 @@ typedef struct fw_added_walk {
     bool find_special; /* false: a special token's spelling is passed over as text */
     size_t searched;   /* where the search goes on */
     size_t taken;      /* up to here the text belongs to earlier pieces */
+    size_t spaces_end; /* where the last run of stripped spaces ends */
 } fw_added_walk;
 
 /* The next token and the text before it: [*text_start, *text_end) is ordinary text (maybe empty), then

@@ -85,7 +85,7 @@ static fw_status check_control(const fw_tokenizer *t, const char *spelling) {
         const fw_added_set *sets[] = {&t->added_raw, &t->added_normalized};
         bool clean = false;
         for (int s = 0; s < 2 && !clean; s++) {
-            fw_added_walk walk = {sets[s], text, (size_t)n, true, 0, 0};
+            fw_added_walk walk = {sets[s], text, (size_t)n, true, 0, 0, 0};
             size_t start, end;
             int32_t id;
             fw_added_next(&walk, &start, &end, &id);

@@ -173,7 +173,7 @@ static fw_status encode_plain(fw_encoder *e, const char *text, size_t text_bytes
 static fw_status encode_stretch(fw_encoder *e, const char *text, size_t text_bytes, bool find_special) {
     FW_TRY(fw_normalize(&e->normal, e->tokenizer->norm, text, text_bytes));
     e->hint = 0;
-    fw_added_walk walk = {&e->tokenizer->added_normalized, e->normal.text, e->normal.bytes, find_special, 0, 0};
+    fw_added_walk walk = {&e->tokenizer->added_normalized, e->normal.text, e->normal.bytes, find_special, 0, 0, 0};
     for (;;) {
         size_t start, end;
         int32_t id;
@@ -187,7 +187,7 @@ static fw_status encode_stretch(fw_encoder *e, const char *text, size_t text_byt
 
 static fw_status encode(fw_encoder *e, const char *text, size_t text_bytes, unsigned flags) {
     bool find_special = (flags & FW_ENCODE_SPECIAL) != 0;
-    fw_added_walk walk = {&e->tokenizer->added_raw, text, text_bytes, find_special, 0, 0};
+    fw_added_walk walk = {&e->tokenizer->added_raw, text, text_bytes, find_special, 0, 0, 0};
     for (;;) {
         size_t start, end;
         int32_t id;

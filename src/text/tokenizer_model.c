@@ -175,7 +175,8 @@ static fw_status read_added(fw_tokenizer *t, const json_t *entry, size_t index, 
     fw_normal normal = {0};
     fw_status status;
     FW_TRY_OR(fw_normalize(&normal, t->norm, content, bytes), done);
-    FW_TRY_OR(fw_added_set_insert(&t->added_normalized, normal.text, normal.bytes, added), done);
+    status = fw_added_set_insert(&t->added_normalized, normal.text, normal.bytes, added);
+    if (status == FW_ERR_INPUT) fw_fail_context(status, "%s: ", where);
 done:
     fw_normal_fini(&normal);
     return status;
