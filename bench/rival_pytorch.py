@@ -113,7 +113,8 @@ def main():
         if first_step is None:
             first_step = time.time() - start
 
-    totals = torch.tensor([step_tokens[-1], peak_resident_bytes()], dtype=torch.float64)
+    steady_cpu = statistics.median(step_cpu_seconds[2:] or step_cpu_seconds)
+    totals = torch.tensor([step_tokens[-1], peak_resident_bytes(), steady_cpu], dtype=torch.float64)
     if world > 1:
         dist.all_reduce(totals)
         dist.destroy_process_group()
@@ -123,6 +124,7 @@ def main():
             "program": f"torch {torch.__version__}", "mode": options.mode, "ranks": world, "threads": options.threads,
             "batch": options.batch, "length": options.length, "checkpointing": not options.no_checkpointing,
             "tokens_per_s": round(totals[0].item() / statistics.median(steady), 1),
+            "tokens_per_cpu_s": round(totals[0].item() / totals[2].item(), 1),
             "peak_bytes": int(totals[1].item()), "first_step_s": round(first_step, 2),
             "step_s": [round(s, 3) for s in step_seconds], "step_cpu_s": [round(s, 3) for s in step_cpu_seconds],
             "losses": [round(l, 5) for l in losses]}))

@@ -150,6 +150,19 @@ static void test_recompute(void **state) {
     }
 }
 
+/* The number of threads divides the work, not the sums: a machine with more cores gives the same bits. */
+static void test_threads(void **state) {
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        fw_test_lab_options one = usual, three = usual;
+        one.variant = three.variant = i & 1 ? "llama_tied" : "qwen3_untied";
+        one.device = three.device = "cpu";
+        one.t = three.t = i & 2 ? FW_BF16 : FW_F32;
+        three.thread_n = 3;
+        expect_same(&three, &one, 0);
+    }
+}
+
 static void test_chunks(void **state) {
     (void)state;
     for (int i = 0; i < 4; i++) {
@@ -343,6 +356,7 @@ int main(void) {
         cmocka_unit_test(test_loss_is_mean_of_tokens),
         cmocka_unit_test(test_short_last_window),
         cmocka_unit_test(test_recompute),
+        cmocka_unit_test(test_threads),
         cmocka_unit_test(test_chunks),
         cmocka_unit_test(test_documents_are_separate),
         cmocka_unit_test(test_neighbour_changes_nothing),

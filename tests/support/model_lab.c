@@ -111,7 +111,8 @@ static fw_status open_lab(fw_test_lab *lab) {
     } else {
         lab->comm = lab->options.comm;
     }
-    FW_TRY(fw_device_create(&lab->device, lab->options.device, NULL));
+    if (lab->options.thread_n > 0) FW_TRY(fw_threads_create(&lab->threads, lab->options.thread_n, NULL));
+    FW_TRY(fw_device_create(&lab->device, lab->options.device, lab->threads));
     FW_TRY(open_model(lab));
     FW_TRY(load_documents(lab));
     FW_TRY(take_memory(lab));
@@ -148,6 +149,7 @@ void fw_test_lab_close(fw_test_lab *lab) {
     fw_model_folder_close(&lab->folder);
     fw_model_fini(&lab->model);
     fw_device_destroy(lab->device);
+    fw_threads_destroy(lab->threads);
     if (lab->options.comm == NULL) fw_comm_destroy(lab->comm);
     fw_safetensors_close(&lab->reference);
     *lab = (fw_test_lab){0};

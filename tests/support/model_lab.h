@@ -11,6 +11,7 @@
 typedef struct fw_test_lab_options {
     const char *variant;
     const char *device; /* "ref" or "cpu" */
+    int thread_n;       /* 0: no pool */
     fw_dtype t;
     fw_activation_mode mode;
     int64_t micro, accumulation;
@@ -30,6 +31,7 @@ typedef struct fw_test_lab {
     fw_dataset *dataset;
     fw_batcher *batcher;
     fw_comm *comm;
+    fw_threads *threads;
     fw_device *device;
     fw_shard *shard;
     fw_activations activations;
