@@ -1,7 +1,9 @@
 /* Every collective, in every kind of memory, against sums made in the same order by a plain loop: bit-equal on every
  * rank and in every run; and the counters against their formulas. */
 #include "base/alloc.h"
+#include "base/host.h"
 #include "base/rng.h"
+#include "comm/launcher.h"
 #include "support/world.h"
 
 #include <math.h>
@@ -158,6 +160,9 @@ static int many_in_flight(fw_comm *c, void *context) {
     static fw_comm_request request[MANY];
     float *shared;
     const int world = fw_comm_world(c), me = fw_comm_rank(c);
+    int cpus[8], cpu_n = fw_host_cpus(cpus, 8), first, n;
+    fw_comm_cpu_share(me, world, cpu_n, &first, &n);
+    fw_comm_set_cpus(c, cpus + first, n);
     FW_RANK_CHECK(fw_comm_alloc(c, (void **)&shared, sizeof private, "shared") == FW_OK);
     for (int k = 0; k < MANY; k++) {
         float *x = k % 2 ? private[k] : shared + k * N;
