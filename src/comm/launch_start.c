@@ -100,7 +100,7 @@ static _Noreturn void become_rank(const fw_launch_job *job, int rank, char **env
 }
 
 fw_status fw_launch_start_rank(fw_launch_job *job, int rank) {
-    rank_environment e;
+    rank_environment e = {.list = NULL};
     int report[2], reason = 0;
     FW_TRY(fill_environment(&e, job, rank));
     if (pipe2(report, O_CLOEXEC) != 0) {
