@@ -1,8 +1,8 @@
 /* Attention on the cpu device: jobs over threads. */
 #include "device/cpu/cpu.h"
 
-size_t fw_cpu_attention_scratch_n(const fw_cpu *d, int64_t N, int64_t H, int64_t K, int64_t D) {
-    const size_t forward = d->kernels->attention_forward_scratch_n(N, H, K, D);
+size_t fw_cpu_attention_scratch_n(const fw_cpu *d, int64_t N, int64_t H, int64_t D) {
+    const size_t forward = d->kernels->attention_forward_scratch_n(N, H, D);
     const size_t backward = d->kernels->attention_backward_scratch_n(N, D);
     return forward > backward ? forward : backward;
 }
@@ -41,7 +41,7 @@ fw_status fw_cpu_attention_forward(fw_device *base, void *o_NHD, float *lse_NH, 
         .scale = scale,
         .t = t,
     };
-    FW_TRY(fw_cpu_need(d, d->kernels->attention_forward_scratch_n(q_offset + N, H, K, D)));
+    FW_TRY(fw_cpu_need(d, d->kernels->attention_forward_scratch_n(q_offset + N, H, D)));
     call c = {d, &a};
     fw_cpu_split(d, d->kernels->attention_jobs(&a), 1, N * (q_offset + N) * H * D, forward_jobs, &c);
     return FW_OK;

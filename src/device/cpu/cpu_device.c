@@ -69,7 +69,7 @@ static fw_status reserve(fw_device *base, const fw_device_limits *limits, int dr
     fw_cpu *d = (fw_cpu *)base;
     const size_t thread_n = (size_t)fw_threads_n(base->threads);
     size_t n = fw_cpu_matmul_scratch_n(d, limits);
-    const size_t attention = fw_cpu_attention_scratch_n(d, limits->N, limits->H, limits->K, limits->D);
+    const size_t attention = fw_cpu_attention_scratch_n(d, limits->N, limits->H, limits->D);
     const size_t norm = (FW_CPU_NORM_BLOCKS * (size_t)limits->matmul_dim + thread_n - 1) / thread_n;
     n = attention > n ? attention : n;
     n = norm > n ? norm : n;

@@ -16,10 +16,10 @@ int64_t FW_CPU_FN(attention_jobs)(const fw_cpu_attention_args *s) {
     return s->N <= FEW ? s->K : s->K * ((s->N + Q_TILE - 1) / Q_TILE);
 }
 
-size_t FW_CPU_FN(attention_forward_scratch_n)(int64_t keys_n, int64_t H, int64_t K, int64_t D) {
+size_t FW_CPU_FN(attention_forward_scratch_n)(int64_t keys_n, int64_t H, int64_t D) {
     const int64_t DP = up_to(D, FW_NR), keys = up_to(keys_n, K_TILE);
     const int64_t blocks = keys * D + keys * DP + Q_TILE * (2 * DP + D + K_TILE + 4 * FW_LANES);
-    const int64_t few = FEW * (H / K) * (2 * up_to(D, FW_LANES) + K_TILE + 2 * FW_LANES);
+    const int64_t few = FEW * H * (2 * up_to(D, FW_LANES) + K_TILE + 2 * FW_LANES);
     return (size_t)larger(blocks, few);
 }
 

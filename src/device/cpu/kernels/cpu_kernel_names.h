@@ -26,7 +26,7 @@ void FW_CPU_FN(scale)(float *x, float factor, int64_t first, int64_t last);
 void FW_CPU_FN(cast)(void *y, fw_dtype t_y, const void *x, fw_dtype t_x, int64_t first, int64_t last);
 int64_t FW_CPU_FN(attention_jobs)(const fw_cpu_attention_args *s);
 void FW_CPU_FN(attention_forward)(const fw_cpu_attention_args *s, int64_t first, int64_t last, float *scratch);
-size_t FW_CPU_FN(attention_forward_scratch_n)(int64_t keys_n, int64_t H, int64_t K, int64_t D);
+size_t FW_CPU_FN(attention_forward_scratch_n)(int64_t keys_n, int64_t H, int64_t D);
 void FW_CPU_FN(attention_backward)(const fw_cpu_attention_args *s, int64_t first, int64_t last, float *scratch);
 int64_t FW_CPU_FN(attention_backward_kv_jobs)(const fw_cpu_attention_args *s);
 void FW_CPU_FN(attention_backward_kv)(const fw_cpu_attention_args *s, int64_t first, int64_t last, float *scratch);

@@ -103,7 +103,7 @@ typedef struct fw_cpu_kernels {
     /* Jobs of attention_forward: one key/value head and one block of query rows each. */
     int64_t (*attention_jobs)(const fw_cpu_attention_args *s);
     void (*attention_forward)(const fw_cpu_attention_args *s, int64_t first, int64_t last, float *scratch);
-    size_t (*attention_forward_scratch_n)(int64_t keys_n, int64_t H, int64_t K, int64_t D);
+    size_t (*attention_forward_scratch_n)(int64_t keys_n, int64_t H, int64_t D);
     /* In one pass, first..last being key/value heads; or in two, by tiles of keys and by blocks of queries. */
     void (*attention_backward)(const fw_cpu_attention_args *s, int64_t first, int64_t last, float *scratch);
     int64_t (*attention_backward_kv_jobs)(const fw_cpu_attention_args *s);
