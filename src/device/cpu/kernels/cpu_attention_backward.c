@@ -24,7 +24,7 @@ static size_t head_floats(int64_t NP, int64_t D, int64_t DP) {
 
 /* The head's memory, then dk and dv [NP][DP], summed over the query heads that share them. */
 size_t FW_CPU_FN(attention_backward_scratch_n)(int64_t N, int64_t D) {
-    const int64_t NP = padded_rows(N), DP = up_to(D, FW_NR);
+    const int64_t NP = padded_rows(N), DP = up_to(D, NR);
     return head_floats(NP, D, DP) + (size_t)(2 * NP * DP);
 }
 
@@ -48,16 +48,16 @@ static void load_rows(head *h, float *rows, float *turned, const void *x, int64_
                       fw_dtype t) {
     widen_rows(rows, x, at, stride, h->N, h->D, h->DP, t);
     memset(rows + h->N * h->DP, 0, (size_t)((h->NP - h->N) * h->DP) * sizeof *rows);
-    if (unit == FW_MR)
-        turn_rows(turned, rows, h->NP, h->D, h->DP, FW_MR);
+    if (unit == MR)
+        turn_rows(turned, rows, h->NP, h->D, h->DP, MR);
     else
-        turn_rows(turned, rows, h->NP, h->D, h->DP, FW_NR);
+        turn_rows(turned, rows, h->NP, h->D, h->DP, NR);
 }
 
 static void load_head(head *h, const fw_cpu_attention_args *a, int64_t q_head) {
     const int64_t kv = q_head / (a->H / a->K) * h->D, o_stride = a->H * h->D;
-    load_rows(h, h->dq_rows, h->q_panels, a->o, q_head * h->D, o_stride, FW_MR, a->t); /* o, for delta only */
-    load_rows(h, h->do_rows, h->do_panels, a->d_o, q_head * h->D, o_stride, FW_MR, a->t);
+    load_rows(h, h->dq_rows, h->q_panels, a->o, q_head * h->D, o_stride, MR, a->t); /* o, for delta only */
+    load_rows(h, h->do_rows, h->do_panels, a->d_o, q_head * h->D, o_stride, MR, a->t);
     for (int64_t n = 0; n < h->N; n++) {
         fw_v sum = v_zero();
         for (int64_t d = 0; d < h->DP; d += FW_LANES)
@@ -65,9 +65,9 @@ static void load_head(head *h, const fw_cpu_attention_args *a, int64_t q_head) {
         h->delta[n] = v_sum(sum);
         h->lse[n] = a->lse[n * a->H + q_head];
     }
-    load_rows(h, h->q_rows, h->q_panels, a->q, q_head * h->D, a->q_stride, FW_MR, a->t);
-    load_rows(h, h->k_rows, h->v_turned, a->v, kv, a->v_stride, FW_NR, a->t);
-    load_rows(h, h->k_rows, h->k_turned, a->k, kv, a->k_stride, FW_NR, a->t);
+    load_rows(h, h->q_rows, h->q_panels, a->q, q_head * h->D, a->q_stride, MR, a->t);
+    load_rows(h, h->k_rows, h->v_turned, a->v, kv, a->v_stride, NR, a->t);
+    load_rows(h, h->k_rows, h->k_turned, a->k, kv, a->k_stride, NR, a->t);
     memset(h->dq_rows, 0, (size_t)(h->NP * h->DP) * sizeof *h->dq_rows);
 }
 
@@ -90,7 +90,7 @@ FW_INLINE void gradient_row(float *s, float *dp, int64_t lo, int64_t hi, float s
 /* One block of queries and one tile of keys. */
 FW_INLINE void backward_tile(const head *h, const fw_cpu_attention_args *a, int64_t n0, int64_t j0, float *dk_dv,
                              int want_kv, int want_q) {
-    const int64_t rows = smaller(Q_TILE, h->N - n0), tile_rows = up_to(rows, FW_MR);
+    const int64_t rows = smaller(Q_TILE, h->N - n0), tile_rows = up_to(rows, MR);
     product_over_d(h->s, h->q_panels + n0 * h->D, h->k_turned + j0 * h->D, tile_rows, h->D);
     product_over_d(h->dp, h->do_panels + n0 * h->D, h->v_turned + j0 * h->D, tile_rows, h->D);
     int64_t keys = 0;
@@ -101,7 +101,7 @@ FW_INLINE void backward_tile(const head *h, const fw_cpu_attention_args *a, int6
                      i < rows ? h->delta[n] : 0);
         keys = larger(keys, hi);
     }
-    const int64_t tile_keys = up_to(keys, FW_MR);
+    const int64_t tile_keys = up_to(keys, MR);
     if (want_kv) {
         float *dk = dk_dv + j0 * h->DP, *dv = dk + h->NP * h->DP;
         product_over_queries(dv, h->s, h->do_rows + n0 * h->DP, rows, tile_keys, h->DP);
@@ -156,7 +156,7 @@ static void write_dkv(const fw_cpu_attention_args *a, const head *h, int64_t kv,
 /* ---- the passes ---- */
 
 static head place(const fw_cpu_attention_args *a, float *scratch, float **dk_dv) {
-    head h = {.N = a->N, .NP = padded_rows(a->N), .D = a->D, .DP = up_to(a->D, FW_NR)};
+    head h = {.N = a->N, .NP = padded_rows(a->N), .D = a->D, .DP = up_to(a->D, NR)};
     place_head(&h, scratch);
     *dk_dv = scratch + head_floats(h.NP, h.D, h.DP);
     return h;

@@ -17,7 +17,7 @@ int64_t FW_CPU_FN(attention_jobs)(const fw_cpu_attention_args *s) {
 }
 
 size_t FW_CPU_FN(attention_forward_scratch_n)(int64_t keys_n, int64_t H, int64_t D) {
-    const int64_t DP = up_to(D, FW_NR), keys = up_to(keys_n, K_TILE);
+    const int64_t DP = up_to(D, NR), keys = up_to(keys_n, K_TILE);
     const int64_t blocks = keys * D + keys * DP + Q_TILE * (2 * DP + D + K_TILE + 4 * FW_LANES);
     const int64_t few = FEW * H * (2 * up_to(D, FW_LANES) + K_TILE + 2 * FW_LANES);
     return (size_t)larger(blocks, few);
@@ -59,7 +59,7 @@ FW_INLINE float softmax_row(float *s, int64_t lo, int64_t hi, float scale, float
 }
 
 static void attend_tile(const fw_cpu_attention_args *a, block *b, int64_t j0) {
-    const int64_t rows = up_to(b->rows, FW_MR);
+    const int64_t rows = up_to(b->rows, MR);
     product_over_d(b->s, b->q_panels, b->turned_k + j0 * b->D, rows, b->D);
     int64_t keys = 0;
     for (int64_t i = 0; i < rows; i++) {
@@ -93,7 +93,7 @@ FW_INLINE void write_row(void *o, int64_t at, const float *row, float factor, in
 static void attend_block(const fw_cpu_attention_args *a, block *b, int64_t h) {
     const int64_t first = first_key(a, b->n0), last = a->q_offset + b->n0 + b->rows;
     widen_rows(b->q_rows, a->q, b->n0 * a->q_stride + h * b->D, a->q_stride, b->rows, b->D, b->DP, a->t);
-    turn_rows(b->q_panels, b->q_rows, b->rows, b->D, b->DP, FW_MR);
+    turn_rows(b->q_panels, b->q_rows, b->rows, b->D, b->DP, MR);
     memset(b->o, 0, (size_t)(Q_TILE * b->DP) * sizeof *b->o);
     for (int i = 0; i < Q_TILE; i++) b->m[i] = -INFINITY, b->l[i] = 0;
     for (int64_t j0 = first / K_TILE * K_TILE; j0 < last; j0 += K_TILE) attend_tile(a, b, j0);
@@ -110,7 +110,7 @@ static void attend_block(const fw_cpu_attention_args *a, block *b, int64_t h) {
 static void attend_blocks(const fw_cpu_attention_args *a, int64_t first, int64_t last, float *scratch) {
     const int64_t keys_n = a->q_offset + a->N, keys = up_to(keys_n, K_TILE);
     const int64_t block_n = (a->N + Q_TILE - 1) / Q_TILE;
-    block b = {.D = a->D, .DP = up_to(a->D, FW_NR)};
+    block b = {.D = a->D, .DP = up_to(a->D, NR)};
     b.turned_k = scratch;
     b.v_rows = b.turned_k + keys * b.D;
     b.q_rows = b.v_rows + keys * b.DP;
@@ -123,7 +123,7 @@ static void attend_blocks(const fw_cpu_attention_args *a, int64_t first, int64_t
         if (kv != packed_head) {
             widen_rows(b.v_rows, a->k, kv * b.D, a->k_stride, keys_n, b.D, b.DP, a->t);
             memset(b.turned_k, 0, (size_t)(keys * b.D) * sizeof *b.turned_k);
-            turn_rows(b.turned_k, b.v_rows, keys_n, b.D, b.DP, FW_NR);
+            turn_rows(b.turned_k, b.v_rows, keys_n, b.D, b.DP, NR);
             widen_rows(b.v_rows, a->v, kv * b.D, a->v_stride, keys_n, b.D, b.DP, a->t);
             memset(b.v_rows + keys_n * b.DP, 0, (size_t)((keys - keys_n) * b.DP) * sizeof *b.v_rows);
             packed_head = kv;

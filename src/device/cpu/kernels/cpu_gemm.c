@@ -9,23 +9,18 @@
 #include "device/cpu/kernels/cpu_kernels.h"
 #include "device/cpu/kernels/cpu_micro.h"
 
-#ifndef FW_KC
-#define FW_KC 320
-#endif
-#ifndef FW_MB
-#define FW_MB 120
-#endif
-#ifndef FW_NB
-#define FW_NB 768
-#endif
-#ifndef FW_BN
-#define FW_BN (1 << 20)
-#endif
+/* Measured on Emerald Rapids, all shapes of SmolLM2 against each other in turn; smaller caches want smaller blocks. */
 enum {
-    KC = FW_KC,       /* largest part of K */
-    M_BLOCK = FW_MB,  /* rows of a block, a multiple of every FW_MR */
-    N_CHUNK = FW_NB,  /* columns of a chunk, at most; a multiple of every FW_NR */
-    B_FLOATS = FW_BN, /* of a packed chunk, about */
+#if FW_WIDTH == 16
+    KC = 592,      /* largest part of K */
+    M_BLOCK = 360, /* rows of a block, a multiple of FW_MR: KC x M_BLOCK floats fit half a 2 MiB cache */
+#else
+    KC = 320,
+    M_BLOCK = 180,
+#endif
+    N_CHUNK = 768,      /* columns of a chunk, at most; a multiple of FW_NR */
+    B_FLOATS = 1 << 21, /* of a packed chunk, about */
+    PREFETCH = 8,       /* rows of a B panel */
 };
 _Static_assert(M_BLOCK % FW_MR == 0 && N_CHUNK % FW_NR == 0, "blocks are made of register tiles");
 
@@ -138,15 +133,15 @@ typedef struct tile {
     int64_t m, n, rows, columns; /* place and true size of the tile in C */
 } tile;
 
-FW_INLINE void finish_tile(fw_vn c[FW_MR][FW_NV], const fw_cpu_gemm_args *g, const tile *s, const float *bias) {
+FW_INLINE void finish_tile(fw_vn *c, const fw_cpu_gemm_args *g, const tile *s, const float *bias) {
     if (s->has_before) {
         FW_UNROLL for (int r = 0; r < FW_MR; r++) {
-            FW_UNROLL for (int j = 0; j < FW_NV; j++) c[r][j] += vn_load(s->kept + r * FW_NR + j * FW_WIDTH);
+            FW_UNROLL for (int j = 0; j < FW_NV; j++) c[r * FW_NV + j] += vn_load(s->kept + r * FW_NR + j * FW_WIDTH);
         }
     }
     if (s->is_last && bias != NULL) {
         FW_UNROLL for (int r = 0; r < FW_MR; r++) {
-            FW_UNROLL for (int j = 0; j < FW_NV; j++) c[r][j] += vn_load(bias + j * FW_WIDTH);
+            FW_UNROLL for (int j = 0; j < FW_NV; j++) c[r * FW_NV + j] += vn_load(bias + j * FW_WIDTH);
         }
     }
     if (s->is_last && s->rows == FW_MR && s->columns == FW_NR) {
@@ -154,21 +149,22 @@ FW_INLINE void finish_tile(fw_vn c[FW_MR][FW_NV], const fw_cpu_gemm_args *g, con
         if (g->t_c == FW_BF16) {
             fw_bf16 *y = (fw_bf16 *)g->c + at;
             FW_UNROLL for (int r = 0; r < FW_MR; r++) {
-                FW_UNROLL for (int j = 0; j < FW_NV; j++) vn_store_bf16(y + r * g->c_row + j * FW_WIDTH, c[r][j]);
+                FW_UNROLL for (int j = 0; j < FW_NV; j++)
+                    vn_store_bf16(y + r * g->c_row + j * FW_WIDTH, c[r * FW_NV + j]);
             }
         } else {
             float *y = (float *)g->c + at;
             FW_UNROLL for (int r = 0; r < FW_MR; r++) {
                 FW_UNROLL for (int j = 0; j < FW_NV; j++) {
                     float *to = y + r * g->c_row + j * FW_WIDTH;
-                    vn_store(to, g->add ? vn_load(to) + c[r][j] : c[r][j]);
+                    vn_store(to, g->add ? vn_load(to) + c[r * FW_NV + j] : c[r * FW_NV + j]);
                 }
             }
         }
         return;
     }
     FW_UNROLL for (int r = 0; r < FW_MR; r++) {
-        FW_UNROLL for (int j = 0; j < FW_NV; j++) vn_store(s->kept + r * FW_NR + j * FW_WIDTH, c[r][j]);
+        FW_UNROLL for (int j = 0; j < FW_NV; j++) vn_store(s->kept + r * FW_NR + j * FW_WIDTH, c[r * FW_NV + j]);
     }
     if (!s->is_last) return;
     for (int64_t r = 0; r < s->rows; r++) { /* a tile over the edge of C */
@@ -185,14 +181,14 @@ FW_INLINE void finish_tile(fw_vn c[FW_MR][FW_NV], const fw_cpu_gemm_args *g, con
 
 static void tile_along_k(const fw_cpu_gemm_args *g, const tile *s, const float *a, const float *b, int64_t k_n,
                          const float *bias) {
-    fw_vn c[FW_MR][FW_NV];
-    fw_micro(c, a, KC, 1, b, FW_NR, k_n);
+    fw_vn c[FW_MR * FW_NV];
+    fw_micro(c, FW_MR, FW_NV, a, KC, 1, b, FW_NR, k_n, PREFETCH);
     finish_tile(c, g, s, bias);
 }
 static void tile_along_m(const fw_cpu_gemm_args *g, const tile *s, const float *a, const float *b, int64_t k_n,
                          const float *bias) {
-    fw_vn c[FW_MR][FW_NV];
-    fw_micro(c, a, 1, FW_MR, b, FW_NR, k_n);
+    fw_vn c[FW_MR * FW_NV];
+    fw_micro(c, FW_MR, FW_NV, a, 1, FW_MR, b, FW_NR, k_n, PREFETCH);
     finish_tile(c, g, s, bias);
 }
 
