@@ -6,6 +6,7 @@
 #include "store/staged_folder.h"
 #include "store/write_weights.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -105,8 +106,12 @@ static fw_status save_json(const char *dir, const char *name, const json_t *valu
     return status;
 }
 
-/* All tensors are there in their shapes before anything is written. */
-static fw_status check_tensors(const fw_gguf *file, const fw_param_table *table) {
+/* All tensors are there in their shapes, and each token has its row, before anything is written. */
+static fw_status check_tensors(const fw_gguf *file, const fw_param_table *table, int64_t vocab_n) {
+    const fw_gguf_value *tokens = fw_gguf_find(file, "tokenizer.ggml.tokens");
+    if (tokens->element_n > (uint64_t)vocab_n)
+        return fw_fail(FW_ERR_INPUT, "%s: %" PRIu64 " tokens, but the embedding has %" PRId64 " rows", file->path,
+                       tokens->element_n, vocab_n);
     const fw_gguf_tensor *t;
     for (int32_t i = 0; i < table->param_n; i++) FW_TRY(fw_import_find_tensor(&t, file, &table->param[i]));
     return fw_import_check_extra(file, table);
@@ -148,7 +153,7 @@ fw_status fw_import_gguf(const char *gguf_path, const char *output_dir, bool ove
     FW_TRY_OR(fw_import_make_generation_config(&generation, &file), done);
     FW_TRY_OR(fw_model_config_parse(&config, config_json, gguf_path), done);
     FW_TRY_OR(fw_param_table_init(&table, &config), done);
-    FW_TRY_OR(check_tensors(&file, &table), done);
+    FW_TRY_OR(check_tensors(&file, &table, config.V), done);
     fw_dtype dtype = choose_dtype(&file);
     FW_TRY_OR(check_fp16_range(&dtype, &file), done);
     FW_TRY_OR(fw_import_set(config_json, "torch_dtype", json_string(fw_config_dtype_name(dtype))), done);

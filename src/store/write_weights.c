@@ -113,7 +113,7 @@ fw_status fw_weights_write(const char *dir, const fw_param_table *table, const f
                            fw_param_reader reader, void *context) {
     size_t element_bytes = fw_dtype_bytes(options->dtype);
     int32_t *shard = NULL;
-    fw_status status;
+    fw_status status = FW_OK;
     FW_TRY(FW_NEW_ARRAY(shard, (size_t)table->param_n));
     uint64_t max_bytes = options->max_shard_bytes != 0 ? options->max_shard_bytes : SHARD_BYTES;
     int32_t shard_n = assign_shards(shard, table, element_bytes, max_bytes);
