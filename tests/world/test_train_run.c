@@ -382,7 +382,8 @@ static void test_errors(void **state) {
     expect_error(3, "step", wild);
     char path[PATH_BYTES];
     snprintf(path, sizeof path, "%s/no_targets.jsonl", dir);
-    assert_int_equal(fw_file_write(path, "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}]}\n", 51), FW_OK);
+    const char *monologue = "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}]}\n";
+    assert_int_equal(fw_file_write(path, monologue, strlen(monologue)), FW_OK);
     const char *no_targets[] = {"--dataset", path, "--num_processes", "2", NULL};
     expect_error(3, "no assistant turn", no_targets);
 }
