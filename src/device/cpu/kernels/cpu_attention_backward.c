@@ -19,7 +19,7 @@ static int64_t padded_rows(int64_t N) { return up_to(N, 2 * Q_TILE); }
 _Static_assert(2 * Q_TILE == K_TILE, "both kinds of tiles fit NP");
 
 static size_t head_floats(int64_t NP, int64_t D, int64_t DP) {
-    return (size_t)(NP * (4 * DP + 4 * D) + 2 * Q_TILE * K_TILE + 2 * NP);
+    return (size_t)(NP * (4 * DP + 4 * D) + 4 * SLACK + 2 * Q_TILE * K_TILE + 2 * NP);
 }
 
 /* The head's memory, then dk and dv [NP][DP], summed over the query heads that share them. */
@@ -29,7 +29,7 @@ size_t FW_CPU_FN(attention_backward_scratch_n)(int64_t N, int64_t D) {
 }
 
 static void place_head(head *h, float *at) {
-    const int64_t rows = h->NP * h->DP, turned = h->NP * h->D;
+    const int64_t rows = h->NP * h->DP, turned = h->NP * h->D + SLACK;
     h->q_rows = at, at += rows;
     h->do_rows = at, at += rows;
     h->k_rows = at, at += rows;
@@ -44,20 +44,23 @@ static void place_head(head *h, float *at) {
     h->lse = at;
 }
 
-static void load_rows(head *h, float *rows, float *turned, const void *x, int64_t at, int64_t stride, int64_t unit,
-                      fw_dtype t) {
+static void load_rows(head *h, float *rows, const void *x, int64_t at, int64_t stride, fw_dtype t) {
     widen_rows(rows, x, at, stride, h->N, h->D, h->DP, t);
     memset(rows + h->N * h->DP, 0, (size_t)((h->NP - h->N) * h->DP) * sizeof *rows);
-    if (unit == MR)
-        turn_rows(turned, rows, h->NP, h->D, h->DP, MR);
-    else
-        turn_rows(turned, rows, h->NP, h->D, h->DP, NR);
 }
 
-static void load_head(head *h, const fw_cpu_attention_args *a, int64_t q_head) {
-    const int64_t kv = q_head / (a->H / a->K) * h->D, o_stride = a->H * h->D;
-    load_rows(h, h->dq_rows, h->q_panels, a->o, q_head * h->D, o_stride, MR, a->t); /* o, for delta only */
-    load_rows(h, h->do_rows, h->do_panels, a->d_o, q_head * h->D, o_stride, MR, a->t);
+static void load_kv(head *h, const fw_cpu_attention_args *a, int64_t kv) {
+    load_rows(h, h->k_rows, a->v, kv * h->D, a->v_stride, a->t);
+    turn_rows(h->v_turned, h->k_rows, h->NP, h->D, h->DP, NR);
+    load_rows(h, h->k_rows, a->k, kv * h->D, a->k_stride, a->t);
+    turn_rows(h->k_turned, h->k_rows, h->NP, h->D, h->DP, NR);
+}
+
+static void load_q(head *h, const fw_cpu_attention_args *a, int64_t q_head) {
+    const int64_t o_stride = a->H * h->D;
+    load_rows(h, h->dq_rows, a->o, q_head * h->D, o_stride, a->t); /* for delta only */
+    load_rows(h, h->do_rows, a->d_o, q_head * h->D, o_stride, a->t);
+    turn_rows(h->do_panels, h->do_rows, h->NP, h->D, h->DP, MR);
     for (int64_t n = 0; n < h->N; n++) {
         fw_v sum = v_zero();
         for (int64_t d = 0; d < h->DP; d += FW_LANES)
@@ -65,9 +68,8 @@ static void load_head(head *h, const fw_cpu_attention_args *a, int64_t q_head) {
         h->delta[n] = v_sum(sum);
         h->lse[n] = a->lse[n * a->H + q_head];
     }
-    load_rows(h, h->q_rows, h->q_panels, a->q, q_head * h->D, a->q_stride, MR, a->t);
-    load_rows(h, h->k_rows, h->v_turned, a->v, kv, a->v_stride, NR, a->t);
-    load_rows(h, h->k_rows, h->k_turned, a->k, kv, a->k_stride, NR, a->t);
+    load_rows(h, h->q_rows, a->q, q_head * h->D, a->q_stride, a->t);
+    turn_rows(h->q_panels, h->q_rows, h->NP, h->D, h->DP, MR);
     memset(h->dq_rows, 0, (size_t)(h->NP * h->DP) * sizeof *h->dq_rows);
 }
 
@@ -168,8 +170,9 @@ void FW_CPU_FN(attention_backward)(const fw_cpu_attention_args *a, int64_t first
     head h = place(a, scratch, &dk_dv);
     for (int64_t kv = first; kv < last; kv++) {
         memset(dk_dv, 0, (size_t)(2 * h.NP * h.DP) * sizeof *dk_dv);
+        load_kv(&h, a, kv);
         for (int64_t q_head = kv * G; q_head < (kv + 1) * G; q_head++) {
-            load_head(&h, a, q_head);
+            load_q(&h, a, q_head);
             for (int64_t j0 = 0; j0 < h.N; j0 += K_TILE) tile_column(&h, a, j0, dk_dv, tile_both);
             write_head(a->dq, q_head * h.D, a->dq_stride, h.dq_rows, a->scale, &h, 0, h.N, a->t);
         }
@@ -187,8 +190,9 @@ void FW_CPU_FN(attention_backward_kv)(const fw_cpu_attention_args *a, int64_t fi
     for (int64_t kv = first / tile_n; kv * tile_n < last; kv++) {
         const int64_t begin = larger(first - kv * tile_n, 0), end = smaller(last - kv * tile_n, tile_n);
         memset(dk_dv, 0, (size_t)(2 * h.NP * h.DP) * sizeof *dk_dv);
+        load_kv(&h, a, kv);
         for (int64_t q_head = kv * G; q_head < (kv + 1) * G; q_head++) {
-            load_head(&h, a, q_head);
+            load_q(&h, a, q_head);
             for (int64_t i = begin; i < end; i++) tile_column(&h, a, alternate(i, tile_n) * K_TILE, dk_dv, tile_kv);
         }
         for (int64_t i = begin; i < end; i++) {
@@ -202,12 +206,15 @@ int64_t FW_CPU_FN(attention_backward_q_jobs)(const fw_cpu_attention_args *a) {
     return a->H * ((a->N + Q_TILE - 1) / Q_TILE);
 }
 void FW_CPU_FN(attention_backward_q)(const fw_cpu_attention_args *a, int64_t first, int64_t last, float *scratch) {
-    const int64_t block_n = (a->N + Q_TILE - 1) / Q_TILE;
+    const int64_t G = a->H / a->K, block_n = (a->N + Q_TILE - 1) / Q_TILE;
     float *dk_dv;
     head h = place(a, scratch, &dk_dv);
     for (int64_t job = first, loaded = -1; job < last; job++) {
         const int64_t q_head = job / block_n, n0 = alternate(job % block_n, block_n) * Q_TILE;
-        if (q_head != loaded) load_head(&h, a, loaded = q_head);
+        if (q_head != loaded) {
+            if (loaded < 0 || q_head / G != loaded / G) load_kv(&h, a, q_head / G);
+            load_q(&h, a, loaded = q_head);
+        }
         const int64_t from = a->first != NULL ? a->first[n0] / K_TILE * K_TILE : 0;
         for (int64_t j0 = from; j0 < smaller(n0 + Q_TILE, h.N); j0 += K_TILE) tile_q(&h, a, n0, j0, NULL);
         write_head(a->dq, q_head * h.D, a->dq_stride, h.dq_rows, a->scale, &h, n0, n0 + Q_TILE, a->t);

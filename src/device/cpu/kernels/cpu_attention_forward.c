@@ -52,7 +52,7 @@ FW_INLINE float softmax_row(float *s, int64_t lo, int64_t hi, float scale, float
         v_store(s + i * FW_LANES, p);
         sum = v_add(sum, p);
     }
-    const float factor = expf(*m - new_m);
+    const float factor = new_m == *m ? 1 : expf(*m - new_m);
     *l = *l * factor + v_sum(sum);
     *m = new_m;
     return factor;
@@ -115,7 +115,7 @@ static void attend_blocks(const fw_cpu_attention_args *a, int64_t first, int64_t
     b.v_rows = b.turned_k + keys * b.D;
     b.q_rows = b.v_rows + keys * b.DP;
     b.q_panels = b.q_rows + Q_TILE * b.DP;
-    b.s = b.q_panels + Q_TILE * b.D;
+    b.s = b.q_panels + Q_TILE * b.D + SLACK;
     b.o = b.s + Q_TILE * K_TILE;
     int64_t packed_head = -1;
     for (int64_t job = first; job < last; job++) {

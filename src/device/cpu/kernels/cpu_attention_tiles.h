@@ -45,13 +45,28 @@ FW_INLINE void widen_rows(float *to, const void *x, int64_t at, int64_t stride, 
             widen_row(to + i * DP, x, at + i * stride, D, DP, FW_F32);
     }
 }
-/* rows [n][DP] -> panels of `unit` rows, [panel][D][unit]; rows past n are zero. */
-FW_INLINE void turn_rows(float *to, const float *rows, int64_t n, int64_t D, int64_t DP, int64_t unit) {
+enum { SLACK = FW_LANES }; /* floats after a `panels` array that turn_rows may touch */
+
+/* rows [n][DP] -> panels of `unit` rows, [panel][D][unit]; rows past n are zero. Turned over in squares. Where
+ * `unit` is no multiple of a register, the lanes that stick out are overwritten by what belongs there. */
+FW_INLINE void turn_rows(float *to, const float *rows, int64_t n, int64_t D, int64_t DP, int unit) {
     for (int64_t i0 = 0; i0 < n; i0 += unit, to += D * unit) {
-        int64_t here = smaller(unit, n - i0);
-        if (here < unit) memset(to, 0, (size_t)(D * unit) * sizeof *to);
-        for (int64_t i = 0; i < here; i++)
-            for (int64_t d = 0; d < D; d++) to[d * unit + i] = rows[(i0 + i) * DP + d];
+        for (int64_t d0 = 0; d0 < D; d0 += FW_WIDTH) {
+            for (int u = (unit - 1) / FW_WIDTH * FW_WIDTH; u >= 0; u -= FW_WIDTH) {
+                fw_vn a[FW_WIDTH];
+                FW_UNROLL for (int i = 0; i < FW_WIDTH; i++) {
+                    a[i] = u + i < unit && i0 + u + i < n ? vn_load(rows + (i0 + u + i) * DP + d0) : (fw_vn){0};
+                }
+                vn_turn(a);
+                if (d0 + FW_WIDTH <= D) {
+                    FW_UNROLL for (int i = 0; i < FW_WIDTH; i++) vn_store(to + (d0 + i) * unit + u, a[i]);
+                } else {
+                    FW_UNROLL for (int i = 0; i < FW_WIDTH; i++) {
+                        if (d0 + i < D) vn_store(to + (d0 + i) * unit + u, a[i]);
+                    }
+                }
+            }
+        }
     }
 }
 

@@ -71,31 +71,14 @@ FW_INLINE void pack_a(float *to, const fw_cpu_gemm_args *g, int64_t m, int64_t r
     }
 }
 
-/* A square of FW_WIDTH x FW_WIDTH elements, rows `stride` apart, turned over into rows FW_NR apart:
- * log2(FW_WIDTH) rounds that each merge the upper half of the rows into the lower one. */
+/* A square of FW_WIDTH x FW_WIDTH elements, rows `stride` apart, turned over into rows FW_NR apart. */
 FW_INLINE void pack_square(float *to, const void *x, int64_t at, int64_t stride, fw_dtype t) {
-    fw_vn a[FW_WIDTH], b[FW_WIDTH];
+    fw_vn a[FW_WIDTH];
     FW_UNROLL for (int i = 0; i < FW_WIDTH; i++) {
         int64_t row = at + i * stride;
         a[i] = t == FW_F32 ? vn_load((const float *)x + row) : vn_load_bf16((const fw_bf16 *)x + row);
     }
-#if FW_WIDTH == 16
-#define FW_LOWER 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
-#define FW_UPPER 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
-#elif FW_WIDTH == 8
-#define FW_LOWER 0, 8, 1, 9, 2, 10, 3, 11
-#define FW_UPPER 4, 12, 5, 13, 6, 14, 7, 15
-#else
-#define FW_LOWER 0, 4, 1, 5
-#define FW_UPPER 2, 6, 3, 7
-#endif
-    FW_UNROLL for (int n = FW_WIDTH; n > 1; n /= 2) {
-        FW_UNROLL for (int i = 0; i < FW_WIDTH / 2; i++) {
-            b[2 * i] = __builtin_shufflevector(a[i], a[i + FW_WIDTH / 2], FW_LOWER);
-            b[2 * i + 1] = __builtin_shufflevector(a[i], a[i + FW_WIDTH / 2], FW_UPPER);
-        }
-        FW_UNROLL for (int i = 0; i < FW_WIDTH; i++) a[i] = b[i];
-    }
+    vn_turn(a);
     FW_UNROLL for (int i = 0; i < FW_WIDTH; i++) vn_store(to + i * FW_NR, a[i]);
 }
 

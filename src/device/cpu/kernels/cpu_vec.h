@@ -144,14 +144,42 @@ FW_INLINE float s_get(const void *x, int64_t at, fw_dtype t) {
     return t == FW_F32 ? ((const float *)x)[at] : fw_bf16_to_f32(((const fw_bf16 *)x)[at]);
 }
 
+/* Lane i of a native register moved to lane i - n (what comes in from above does not matter). */
+#if FW_WIDTH == 16
+#define FW_DOWN(v, n)                                                                                                  \
+    __builtin_shufflevector(v, v, n, (n) + 1, (n) + 2, (n) + 3, (n) + 4, (n) + 5, (n) + 6, (n) + 7, 0, 1, 2, 3, 4, 5,  \
+                            6, 7)
+#elif FW_WIDTH == 8
+#define FW_DOWN(v, n) __builtin_shufflevector(v, v, n, (n) + 1, (n) + 2, (n) + 3, 0, 1, 2, 3)
+#else
+#define FW_DOWN(v, n) __builtin_shufflevector(v, v, n, (n) + 1, 0, 1)
+#endif
 /* Sums and maxima over the lanes, always paired as lane i with lane i + 8, then 4, 2, 1. */
-FW_INLINE float v_sum(fw_v v) {
-    float lane[FW_LANES];
-    v_store(lane, v);
-    for (int half = 8; half >= 1; half /= 2)
-        for (int i = 0; i < half; i++) lane[i] += lane[i + half];
-    return lane[0];
-}
+#define FW_V_FOLD(name, together)                                                                                      \
+    FW_INLINE float name(fw_v v) {                                                                                     \
+        fw_vn a = v.p[0];                                                                                              \
+        if (FW_PARTS == 4)                                                                                             \
+            a = together(together(a, v.p[2 % FW_PARTS]), together(v.p[1 % FW_PARTS], v.p[3 % FW_PARTS]));              \
+        if (FW_PARTS == 2) a = together(a, v.p[1 % FW_PARTS]);                                                         \
+        FW_V_FOLD_WIDE(together)                                                                                       \
+        FW_V_FOLD_HALF(together)                                                                                       \
+        a = together(a, FW_DOWN(a, 2));                                                                                \
+        return together(a, FW_DOWN(a, 1))[0];                                                                          \
+    }
+#if FW_WIDTH == 16
+#define FW_V_FOLD_WIDE(together) a = together(a, FW_DOWN(a, 8));
+#else
+#define FW_V_FOLD_WIDE(together)
+#endif
+#if FW_WIDTH >= 8
+#define FW_V_FOLD_HALF(together) a = together(a, FW_DOWN(a, 4));
+#else
+#define FW_V_FOLD_HALF(together)
+#endif
+FW_INLINE fw_vn vn_add(fw_vn a, fw_vn b) { return a + b; }
+FW_V_FOLD(v_sum, vn_add)
+FW_V_FOLD(v_largest, vn_max)
+
 FW_INLINE double v_sum_wide(fw_v v) {
     float lane[FW_LANES];
     v_store(lane, v);
@@ -159,12 +187,28 @@ FW_INLINE double v_sum_wide(fw_v v) {
     for (int i = 0; i < FW_LANES; i++) sum += (double)lane[i];
     return sum;
 }
-FW_INLINE float v_largest(fw_v v) {
-    float lane[FW_LANES];
-    v_store(lane, v);
-    for (int half = 8; half >= 1; half /= 2)
-        for (int i = 0; i < half; i++) lane[i] = lane[i] > lane[i + half] ? lane[i] : lane[i + half];
-    return lane[0];
+
+/* A square of FW_WIDTH registers turned over, in place: log2(FW_WIDTH) rounds that merge the rows of the upper
+ * half into those of the lower half. */
+#if FW_WIDTH == 16
+#define FW_LOWER 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
+#define FW_UPPER 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
+#elif FW_WIDTH == 8
+#define FW_LOWER 0, 8, 1, 9, 2, 10, 3, 11
+#define FW_UPPER 4, 12, 5, 13, 6, 14, 7, 15
+#else
+#define FW_LOWER 0, 4, 1, 5
+#define FW_UPPER 2, 6, 3, 7
+#endif
+FW_INLINE void vn_turn(fw_vn a[FW_WIDTH]) {
+    FW_UNROLL for (int n = FW_WIDTH; n > 1; n /= 2) {
+        fw_vn b[FW_WIDTH];
+        FW_UNROLL for (int i = 0; i < FW_WIDTH / 2; i++) {
+            b[2 * i] = __builtin_shufflevector(a[i], a[i + FW_WIDTH / 2], FW_LOWER);
+            b[2 * i + 1] = __builtin_shufflevector(a[i], a[i + FW_WIDTH / 2], FW_UPPER);
+        }
+        FW_UNROLL for (int i = 0; i < FW_WIDTH; i++) a[i] = b[i];
+    }
 }
 
 /* exp, within 1.1 units in the last place: x = n ln 2 + r, exp(r) = 1 + r + r^2 q(r) with q fitted by us
