@@ -153,7 +153,8 @@ void fw_gguf_dequantize(float *out, fw_gguf_tensor_type type, const uint8_t *dat
             readable[i].dequantize(out + at, data);
         return;
     }
-    FW_ASSERT(!"a tensor type that can be read"); /* fw_gguf_parse has refused the others */
+    bool readable_type = false; /* fw_gguf_parse has refused all others */
+    FW_ASSERT(readable_type);
 }
 
 fw_status fw_gguf_read_f32(float *out, const fw_gguf *file, const fw_gguf_tensor *tensor, int64_t first_n, int64_t n) {
