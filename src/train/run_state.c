@@ -38,8 +38,8 @@ static fw_status claim_folder(fw_run_state *s, char **checkpoint) {
 
     fw_run_mode mode = strcmp(resume, "never") == 0 ? FW_RUN_FRESH : FW_RUN_RESUME;
     if (o->overwrite_output_dir) mode = FW_RUN_OVERWRITE;
+    FW_TRY_OR(fw_export_check_target(final, s->job->model_dir), done); /* before anything is written or removed */
     FW_TRY_OR(fw_run_begin(o->output_dir, identity, mode), done);
-    FW_TRY_OR(fw_export_check_target(final, s->job->model_dir), done);
     if (mode == FW_RUN_RESUME) {
         if (strcmp(resume, "auto") == 0) {
             FW_TRY_OR(fw_checkpoint_newest(checkpoint, o->output_dir), done);
@@ -107,6 +107,9 @@ fw_status fw_run_state_begin(fw_run_state *s, int64_t *step) {
     FW_TRY(fw_comm_wait(comm, &request));
     if (path[0] == 0) return FW_OK;
     FW_TRY(fw_comm_agree(comm, load(s, path, step)));
+    /* Later checkpoints are of a course that is given up now: they must not count as the newest again. */
+    if (is_writer(s)) status = fw_checkpoint_set_aside_after(s->options->output_dir, *step);
+    FW_TRY(fw_comm_agree(comm, status));
     s->last_saved_step = *step;
     return FW_OK;
 }
