@@ -16,7 +16,7 @@ void fw_memory_plan_make(fw_memory_plan *plan, const fw_shard_bytes *state, cons
                          size_t scratch_bytes, size_t tokens_bytes) {
     *plan = (fw_memory_plan){0};
     add_row(plan, "weights (fp32)", state->master);
-    add_row(plan, "weights (compute copy)", state->compute);
+    add_row(plan, "weights (bf16, units at work)", state->compute);
     add_row(plan, "gradients (fp32)", state->gradient);
     add_row(plan, "optimizer moments (fp32)", state->moments);
     add_row(plan, "activations kept for backward", a->kept_bytes);

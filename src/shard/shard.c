@@ -12,23 +12,35 @@ struct fw_shard {
     fw_shard_bytes bytes;
     /* Flat over all units, in the layout of the table:
      *
-     *   w [total_n] fp32     master weights; in fp32 also the compute weights
-     *   c [total_n] bf16     compute weights
-     *   g [total_n] fp32     gradients, in memory that collectives reach without a copy
-     *   m v [total_n] fp32   moments */
+     *   w   [total_n] fp32   master weights; in fp32 also the compute weights
+     *   g   [total_n] fp32   gradients, in memory that collectives reach without a copy
+     *   m v [total_n] fp32   moments
+     *
+     * and the compute weights c in bf16: training, [edge | largest block], the copies of the units at work; without
+     * training flat over all units like the others. */
     float *w, *g, *m, *v;
     void *c;
+    int32_t block_in_c; /* the block whose copy is up to date; 0: none */
+    bool edge_in_c;
     fw_comm_request *request; /* one a unit */
     bool *in_flight;          /* the unit's reduction has been started and not been waited for */
 };
 
+static int64_t largest_block_n(const fw_param_table *table) {
+    int64_t largest = 0;
+    for (int32_t unit = 1; unit < table->unit_n; unit++)
+        if (table->unit_size_n[unit] > largest) largest = table->unit_size_n[unit];
+    return largest;
+}
+
 fw_shard_bytes fw_shard_bytes_of(const fw_param_table *table, const fw_shard_options *options, int world) {
     (void)world; /* ddp keeps everything on every rank */
     size_t n = (size_t)table->total_n;
+    size_t compute_n = options->training ? (size_t)(table->unit_size_n[0] + largest_block_n(table)) : n;
     bool master = options->training || options->t == FW_F32;
     return (fw_shard_bytes){
         .master = master ? n * sizeof(float) : 0,
-        .compute = options->t == FW_F32 ? 0 : n * fw_dtype_bytes(options->t),
+        .compute = options->t == FW_F32 ? 0 : compute_n * fw_dtype_bytes(options->t),
         .gradient = options->training ? n * sizeof(float) : 0,
         .moments = options->training ? 2 * n * sizeof(float) : 0,
     };
@@ -82,9 +94,12 @@ static float *unit_of(const fw_shard *s, float *flat, int32_t unit) {
     return flat == NULL ? NULL : flat + s->table->unit_offset_n[unit];
 }
 
+/* Where the compute weights of a unit are, or will be once it is acquired. */
 static void *compute_unit(const fw_shard *s, int32_t unit) {
     if (s->c == NULL) return unit_of(s, s->w, unit);
-    return (char *)s->c + s->table->unit_offset_n[unit] * (int64_t)fw_dtype_bytes(s->options.t);
+    int64_t at_n = s->table->unit_offset_n[unit];
+    if (s->options.training) at_n = unit == 0 ? 0 : s->table->unit_size_n[0];
+    return (char *)s->c + at_n * (int64_t)fw_dtype_bytes(s->options.t);
 }
 
 static fw_status load_unit(fw_shard *s, int32_t unit, float *host, fw_unit_reader read, void *context) {
@@ -94,7 +109,7 @@ static fw_status load_unit(fw_shard *s, int32_t unit, float *host, fw_unit_reade
         FW_TRY(read(context, unit, first, count, host));
         if (s->w != NULL)
             FW_TRY(fw_copy(s->device, unit_of(s, s->w, unit) + first, host, (size_t)count * sizeof(float)));
-        if (s->c != NULL) {
+        if (s->c != NULL && !s->options.training) {
             void *c = (char *)compute_unit(s, unit) + first * (int64_t)fw_dtype_bytes(s->options.t);
             FW_TRY(fw_cast(s->device, c, s->options.t, host, FW_F32, count));
         }
@@ -104,6 +119,7 @@ static fw_status load_unit(fw_shard *s, int32_t unit, float *host, fw_unit_reade
 
 fw_status fw_shard_load(fw_shard *s, fw_unit_reader read, void *context) {
     float *host;
+    fw_shard_refresh(s);
     FW_TRY(FW_NEW_ARRAY(host, LOAD_CHUNK_N));
     fw_status status = FW_OK;
     for (int32_t unit = 0; unit < s->table->unit_n && status == FW_OK; unit++)
@@ -112,12 +128,25 @@ fw_status fw_shard_load(fw_shard *s, fw_unit_reader read, void *context) {
     return status;
 }
 
-fw_status fw_shard_refresh(fw_shard *s) {
-    if (s->c == NULL || s->w == NULL) return FW_OK;
-    return fw_cast(s->device, s->c, s->options.t, s->w, FW_F32, s->table->total_n);
+void fw_shard_refresh(fw_shard *s) {
+    s->edge_in_c = false;
+    s->block_in_c = 0;
+}
+
+/* Round the unit's master weights into its buffer, unless they are there. */
+static fw_status fill_compute(fw_shard *s, int32_t unit) {
+    if (unit == 0 ? s->edge_in_c : s->block_in_c == unit) return FW_OK;
+    FW_TRY(fw_cast(s->device, compute_unit(s, unit), s->options.t, unit_of(s, s->w, unit), FW_F32,
+                   s->table->unit_size_n[unit]));
+    if (unit == 0)
+        s->edge_in_c = true;
+    else
+        s->block_in_c = unit;
+    return FW_OK;
 }
 
 fw_status fw_shard_acquire(fw_shard *s, int32_t unit, const void **w, float **g) {
+    if (s->c != NULL && s->options.training) FW_TRY(fill_compute(s, unit));
     *w = compute_unit(s, unit);
     if (g != NULL) *g = unit_of(s, s->g, unit);
     return FW_OK;
@@ -148,8 +177,11 @@ fw_status fw_shard_finish(fw_shard *s) {
 }
 
 fw_status fw_shard_share(fw_shard *s, int32_t unit) {
-    (void)s; /* ddp: every rank has made the same update */
-    (void)unit;
+    /* ddp: every rank has made the same update; only the copies are old now */
+    if (unit == 0)
+        s->edge_in_c = false;
+    else if (s->block_in_c == unit)
+        s->block_in_c = 0;
     return FW_OK;
 }
 
@@ -161,7 +193,6 @@ fw_owned_range fw_shard_owned(fw_shard *s, int32_t unit) {
         .m = unit_of(s, s->m, unit),
         .v = unit_of(s, s->v, unit),
         .g = unit_of(s, s->g, unit),
-        .w_compute = s->c == NULL ? NULL : compute_unit(s, unit),
     };
 }
 

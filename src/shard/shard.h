@@ -7,14 +7,16 @@
  *   fw_shard_reduce    this rank has added all it has to the unit's gradient for this micro-batch
  *   fw_shard_release   the unit is not needed for now
  *   fw_shard_finish    gradients of all ranks have been summed where they are owned
- *   fw_shard_share     the owner has updated its range: make every rank's compute weights current
+ *   fw_shard_share     the owner has updated its range: every rank's compute weights follow
  *
  * ddp: every rank owns everything, and a unit's gradients are summed over ranks after the last micro-batch, in the
  * background, while earlier units still compute. Gradients are reduced in fp32 and are sums, not means: the divisor is
  * part of the loss scale.
  *
- * Per unit and rank the owned range has fp32 master weights w, moments m and v, and the fp32 gradient g. Compute
- * weights are w itself in fp32, or a bf16 copy. */
+ * Per unit and rank the owned range has fp32 master weights w, moments m and v, and the fp32 gradient g: 16 bytes a
+ * parameter. Compute weights are w itself in fp32. In bf16 a copy exists only while a unit computes: one buffer for the
+ * edge, one for the block at hand, rounded from w on acquire (6 bytes of traffic a parameter, against hundreds of
+ * operations on it). Without training the weights are kept in the compute type only. */
 #ifndef FW_SHARD_SHARD_H
 #define FW_SHARD_SHARD_H
 
@@ -27,7 +29,7 @@ typedef enum fw_shard_strategy { FW_SHARD_DDP } fw_shard_strategy;
 typedef struct fw_shard_options {
     fw_shard_strategy strategy;
     fw_dtype t;    /* compute type: FW_F32 or FW_BF16 */
-    bool training; /* false: weights only; no gradients, no moments, no master beside a bf16 copy */
+    bool training; /* false: weights in type t only; no gradients, no moments, no master beside bf16 */
 } fw_shard_options;
 
 /* Bytes of one rank, exactly what fw_shard_create takes. Allocates nothing. */
@@ -47,8 +49,8 @@ void fw_shard_destroy(fw_shard *s); /* takes NULL */
  * Only owned ranges are asked for. */
 typedef fw_status (*fw_unit_reader)(void *context, int32_t unit, int64_t first_n, int64_t n, float *out);
 fw_status fw_shard_load(fw_shard *s, fw_unit_reader read, void *context);
-/* Make compute weights current after master weights were changed from outside (a checkpoint). */
-fw_status fw_shard_refresh(fw_shard *s);
+/* Master weights were changed from outside (a checkpoint): copies made from them are out of date. */
+void fw_shard_refresh(fw_shard *s);
 
 /* *w: the unit's compute weights; g (may be NULL): its gradient. Valid until release. */
 fw_status fw_shard_acquire(fw_shard *s, int32_t unit, const void **w, float **g);
@@ -61,7 +63,6 @@ fw_status fw_shard_share(fw_shard *s, int32_t unit);
 typedef struct fw_owned_range {
     int64_t first_n, n;
     float *w, *m, *v, *g;
-    void *w_compute; /* where the updated weights go in type t; NULL in fp32 */
 } fw_owned_range;
 fw_owned_range fw_shard_owned(fw_shard *s, int32_t unit);
 /* Sum of squares of a whole gradient, every element once whatever is replicated; the same bits on every rank. */

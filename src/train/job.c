@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "comm/launcher.h"
 
-enum { CPU_CAP = 4096, CHUNK_ROWS_MIN = 16, CHUNK_ROWS_MAX = 1024, CHUNK_BYTES = 128 << 20 };
+enum { CPU_CAP = 4096, CHUNK_ROWS_MIN = 16, CHUNK_ROWS_MAX = 1024, CHUNK_BYTES = 64 << 20 };
 
 /* Meet the other ranks, then take an even share of the cores. */
 static fw_status open_place(fw_job *job, const fw_options *o) {

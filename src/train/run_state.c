@@ -81,7 +81,8 @@ static fw_status load(fw_run_state *s, const char *path, int64_t *step) {
                        "%s was made from other conversations than %s; give the same file, or start anew with "
                        "--resume_from_checkpoint never and another --output_dir",
                        path, s->options->dataset_name);
-    return fw_shard_refresh(s->job->shard);
+    fw_shard_refresh(s->job->shard);
+    return FW_OK;
 }
 
 fw_status fw_run_state_begin(fw_run_state *s, int64_t *step) {

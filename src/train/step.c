@@ -93,7 +93,7 @@ fw_status fw_step_run(fw_step *s, int64_t step, int64_t epoch, int64_t step_in_e
     o.step = step;
     o.learning_rate = (float)learning_rate;
     o.grad_scale = fw_optimizer_clip_factor(norm, s->max_grad_norm);
-    FW_TRY(fw_optimizer_update(s->shard, &s->model->table, s->device, &o, s->model->t));
+    FW_TRY(fw_optimizer_update(s->shard, &s->model->table, s->device, &o));
 
     *result = (fw_step_result){.loss = fw_loss_mean(&sum),
                                .grad_norm = norm,
