@@ -377,10 +377,19 @@ static void test_errors(void **state) {
     expect_error(3, "/nowhere/config.json", absent);
     const char *misspelt[] = {"--learning_rat", "1", NULL};
     expect_error(2, "learning_rate", misspelt);
-    const char *wild[] = {"--learning_rate", "10",    "--max_grad_norm", "0", "--max_steps", "200",
-                          "--bf16",          "false", "--num_processes", "2", NULL};
-    expect_error(3, "step", wild);
-    char path[PATH_BYTES];
+    /* a weight that is not a number: the loss says so at the first step, on all ranks, told once */
+    char broken[PATH_BYTES], path[PATH_BYTES];
+    snprintf(broken, sizeof broken, "%s/broken", dir);
+    assert_int_equal(fw_test_write_model(broken, "llama_tied", FW_TEST_VOCAB_N), FW_OK);
+    assert_int_equal(fw_test_write_tokenizer(broken, FW_TEST_SMOLLM2), FW_OK);
+    snprintf(path, sizeof path, "%s/broken/model.safetensors", dir);
+    FILE *f = fopen(path, "r+");
+    assert_non_null(f);
+    fseek(f, -4, SEEK_END);
+    fwrite("\x00\x00\xc0\x7f", 1, 4, f);
+    fclose(f);
+    const char *wild[] = {"--model", broken, "--bf16", "false", "--num_processes", "2", NULL};
+    expect_error(3, "step 1: the loss of", wild);
     snprintf(path, sizeof path, "%s/no_targets.jsonl", dir);
     const char *monologue = "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}]}\n";
     assert_int_equal(fw_file_write(path, monologue, strlen(monologue)), FW_OK);
