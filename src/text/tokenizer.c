@@ -14,6 +14,14 @@ enum { FILE_MAX_BYTES = 256 << 20 };
 static const char *const known_keys[] = {"version",       "truncation",     "padding", "added_tokens", "normalizer",
                                          "pre_tokenizer", "post_processor", "decoder", "model",        NULL};
 
+static fw_status check_version(const json_t *file, const char *path) {
+    const char *version;
+    FW_TRY(fw_json_get_string(&version, file, "version", "1.0", path));
+    if (strcmp(version, "1.0") != 0)
+        return fw_fail(FW_ERR_INPUT, "%s: \"version\" is \"%.20s\"; only 1.0 is known", path, version);
+    return FW_OK;
+}
+
 static fw_status read_tokenizer_json(fw_tokenizer *t, const char *path) {
     if (!fw_file_exists(path))
         return fw_fail(FW_ERR_INPUT,
@@ -26,6 +34,7 @@ static fw_status read_tokenizer_json(fw_tokenizer *t, const char *path) {
         goto done;
     }
     FW_TRY_OR(fw_tokenizer_check_keys(file, known_keys, "tokenizer", path), done);
+    FW_TRY_OR(check_version(file, path), done);
     FW_TRY_OR(fw_tokenizer_read_steps(t, file, path), done);
     FW_TRY_OR(fw_tokenizer_read_model(t, file, path), done);
     FW_TRY_OR(fw_tokenizer_read_post_processor(t, file, path), done);

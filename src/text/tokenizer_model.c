@@ -116,12 +116,13 @@ static fw_status read_bpe(fw_tokenizer *t, const json_t *model, const char *wher
     if (byte_fallback)
         return fw_fail(FW_ERR_INPUT, "%s: \"model.byte_fallback\" is true; only byte-level BPE is known", where);
     FW_TRY(read_vocab(t, model, where));
-    t->unk_id = -1;
-    if (unk != NULL) {
-        t->unk_id = fw_vocab_find(&t->vocab, unk, strlen(unk));
-        if (t->unk_id < 0)
-            return fw_fail(FW_ERR_INPUT, "%s: \"model.unk_token\" \"%.60s\" is not in the vocabulary", where, unk);
-    }
+    bool needs_unk = false; /* GPT-2's file names one that it lacks, and never needs it */
+    for (int byte = 0; byte < 256; byte++) needs_unk |= t->vocab.byte_id[byte] < 0;
+    t->unk_id = unk != NULL ? fw_vocab_find(&t->vocab, unk, strlen(unk)) : -1;
+    if (unk != NULL && t->unk_id < 0 && needs_unk)
+        return fw_fail(FW_ERR_INPUT,
+                       "%s: \"model.unk_token\" \"%.60s\" is not in the vocabulary, which lacks some bytes", where,
+                       unk);
     return read_merges(t, model, where);
 }
 

@@ -283,7 +283,7 @@ static void test_refusals(void **state) {
     refuse("model.byte_fallback", json_true(), "byte_fallback");
     refuse("model.end_of_word_suffix", json_string("</w>"), "</w>");
     refuse("model.continuing_subword_prefix", json_string("##"), "##");
-    refuse("model.unk_token", json_string("<nothing>"), "<nothing>");
+    refuse("version", json_string("2.0"), "\"2.0\"");
     refuse("model.cache", json_integer(1), "model.cache");
     refuse("model.vocab", json_array(), "model.vocab");
     refuse("model.vocab.a", json_string("x"), "no integer id");
@@ -303,6 +303,19 @@ static void test_refusals(void **state) {
     refuse("added_tokens", json_integer(1), "added_tokens");
     refuse("model", json_integer(1), "\"model\"");
     refuse("colour", json_integer(1), "tokenizer.colour");
+}
+
+/* An unknown token that is not there matters only to a vocabulary that lacks a byte. */
+static void test_missing_unk(void **state) {
+    (void)state;
+    json_t *file = fw_text_lab_file(FW_TEST_QWEN2), *model = json_object_get(file, "model");
+    json_object_set_new(model, "unk_token", json_string("<nothing>"));
+    assert_string_equal(fw_text_lab_refusal(file), "");
+    json_t *vocab = json_object_get(model, "vocab"), *id = json_incref(json_object_get(vocab, "Q"));
+    json_object_del(vocab, "Q");
+    json_object_set_new(vocab, "QQ", id);
+    assert_non_null(strstr(fw_text_lab_refusal(file), "\"model.unk_token\" \"<nothing>\""));
+    json_decref(file);
 }
 
 static void test_missing_and_broken_files(void **state) {
@@ -373,6 +386,7 @@ int main(void) {
         cmocka_unit_test(test_stream),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_missing_and_broken_files),
+        cmocka_unit_test(test_missing_unk),
         cmocka_unit_test(test_regex_translation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
