@@ -18,9 +18,9 @@ def sentence(rng):
 
 
 def conversation(rng, words):
-    messages, count = [], 0
+    messages, count = [{"role": "system", "content": "You write as it comes."}], 0  # templates add none of their own
     while count < words or messages[-1]["role"] != "assistant":
-        role = "user" if len(messages) % 2 == 0 else "assistant"
+        role = "user" if len(messages) % 2 == 1 else "assistant"
         content = " ".join(sentence(rng) for _ in range(2 if role == "user" else 5))
         messages.append({"role": role, "content": content})
         count += len(content.split())

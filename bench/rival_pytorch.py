@@ -14,7 +14,7 @@ loss from labels, attention is the default (SDPA), the optimizer is the fastest 
 
 Prints one JSON object: tokens per second of all ranks (median over the steps after the first two), the peak
 resident memory summed over ranks, and the seconds from the start of the command (FW_BENCH_START, in seconds since
-1970, or the start of this process) to the end of the first step.
+1970, or the start of this process) to the beginning and to the end of the first step.
 """
 import argparse
 import json
@@ -92,6 +92,7 @@ def main():
     if world > 1:
         model = torch.nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
 
+    ready = time.time() - start
     step_seconds, step_cpu_seconds, step_tokens, losses, first_step = [], [], [], [], None
     for step in range(options.steps):
         began, began_cpu = time.perf_counter(), time.process_time()
@@ -125,7 +126,7 @@ def main():
             "batch": options.batch, "length": options.length, "checkpointing": not options.no_checkpointing,
             "tokens_per_s": round(totals[0].item() / statistics.median(steady), 1),
             "tokens_per_cpu_s": round(totals[0].item() / totals[2].item(), 1),
-            "peak_bytes": int(totals[1].item()), "first_step_s": round(first_step, 2),
+            "peak_bytes": int(totals[1].item()), "ready_s": round(ready, 2), "first_step_s": round(first_step, 2),
             "step_s": [round(s, 3) for s in step_seconds], "step_cpu_s": [round(s, 3) for s in step_cpu_seconds],
             "losses": [round(l, 5) for l in losses]}))
 
