@@ -1,8 +1,9 @@
 /* JSON through jansson, with errors that name file, line, column and key.
  *
  * jansson itself refuses what hostile files try: nesting deeper than 2,048, invalid UTF-8, numbers out
- * of range. An integer beyond 64 bits becomes a real, since files do have them. Objects with a repeated key are refused here too. A leading UTF-8 byte order mark is skipped.
- * All getters borrow from `object`; `where` is what messages call it, a file name as a rule. */
+ * of range. An integer beyond 64 bits becomes a real, since files do have them. Objects with a repeated key are refused
+ * here too. A leading UTF-8 byte order mark is skipped. All getters borrow from `object`; `where` is what messages call
+ * it, a file name as a rule. */
 #ifndef FW_BASE_JSON_H
 #define FW_BASE_JSON_H
 

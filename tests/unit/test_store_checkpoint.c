@@ -16,6 +16,7 @@
 
 #include <cmocka.h>
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -298,6 +299,40 @@ static void test_faults(void **unused) {
     assert_false(fw_dir_exists(fw_test_path(root, "full")));
 }
 
+/* Killed at any moment of a save, also of one that replaces: what is there under its name is whole. */
+static void test_killed(void **unused) {
+    (void)unused;
+    char out[FW_TEST_PATH_BYTES];
+    fw_test_scratch_make(out);
+    must(save(out, 10));
+    for (int i = 0; i < 12; i++) {
+        pid_t child = fork();
+        if (child == 0)
+            for (;;)
+                if (save(out, 20) != FW_OK) _exit(1);
+        usleep((useconds_t)(1500 * i));
+        kill(child, SIGKILL);
+        int result;
+        assert_int_equal(waitpid(child, &result, 0), child);
+        assert_true(WIFSIGNALED(result)); /* no save has failed */
+        char *newest;
+        warnings[0] = 0;
+        must(fw_checkpoint_newest(&newest, out));
+        assert_non_null(newest);
+        assert_string_equal(warnings, "");
+        fw_free(newest);
+    }
+    must(save(out, 30));
+    must(fw_checkpoint_prune(out, 1));
+    char **names;
+    size_t name_n;
+    must(fw_dir_list(&names, &name_n, out));
+    assert_int_equal(name_n, 1);
+    assert_string_equal(names[0], "step-00000030");
+    fw_dir_list_free(names, name_n);
+    fw_test_scratch_remove(out);
+}
+
 static void test_manifest_texts(void **unused) {
     (void)unused;
     static const struct {
@@ -380,7 +415,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_round_trip),     cmocka_unit_test(test_damage),       cmocka_unit_test(test_other_model),
         cmocka_unit_test(test_list_and_prune), cmocka_unit_test(test_faults),       cmocka_unit_test(test_lock),
-        cmocka_unit_test(test_manifest_texts), cmocka_unit_test(test_run_identity),
+        cmocka_unit_test(test_manifest_texts), cmocka_unit_test(test_run_identity), cmocka_unit_test(test_killed),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
