@@ -1,3 +1,4 @@
+#!/usr/bin/env bash
 # What make quickstart says when it cannot start. (The run itself needs a real model: make quickstart.)
 set -u
 failed=0
