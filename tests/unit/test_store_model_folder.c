@@ -263,6 +263,50 @@ static void test_shape_contradicts_config(void **state) {
     fw_test_scratch_remove(own);
 }
 
+/* Resident pages of mapped files, in bytes. */
+static long resident_file_bytes(void) {
+    FILE *f = fopen("/proc/self/status", "r");
+    assert_non_null(f);
+    char line[256];
+    long kib = -1;
+    while (fgets(line, sizeof line, f) != NULL) sscanf(line, "RssFile: %ld", &kib);
+    fclose(f);
+    return kib < 0 ? -1 : kib * 1024;
+}
+
+/* D41: 64 MiB of weights go through in slices, and what was read does not stay resident. */
+static void test_pages_are_given_back(void **state) {
+    (void)state;
+    if (resident_file_bytes() < 0) skip();
+    enum { ROWS = 4096, COLS = 4096, SLICE = 1 << 18 };
+    char own[FW_TEST_PATH_BYTES];
+    fw_test_scratch_make(own);
+    char header[200];
+    snprintf(header, sizeof header, "{\"w\":{\"dtype\":\"F32\",\"shape\":[%d,%d],\"data_offsets\":[0,%d]}}", ROWS, COLS,
+             4 * ROWS * COLS);
+    const char *path = fw_test_path(own, "model.safetensors");
+    fw_test_write_safetensors(path, header, 0);
+    fw_test_resize(path, fw_test_file_bytes(path) + 4ull * ROWS * COLS); /* zeros, without using the disk */
+    fw_param param = {.name = "w", .rows = ROWS, .cols = COLS, .n = ROWS * COLS};
+    int64_t unit_size = ROWS * COLS, unit_offset = 0;
+    int32_t unit_first[2] = {0, 1};
+    fw_param_table table = {&param, 1, 1, &unit_size, &unit_offset, unit_size, unit_size, unit_first};
+    fw_model_folder folder;
+    assert_int_equal(fw_model_folder_open(&folder, own), FW_OK);
+    float *slice;
+    assert_int_equal(FW_NEW_ARRAY(slice, SLICE), FW_OK);
+    long before = resident_file_bytes(), most = before;
+    for (int64_t at = 0; at < unit_size; at += SLICE) {
+        assert_int_equal(fw_model_folder_read(&folder, &table, 0, at, SLICE, slice), FW_OK);
+        long now = resident_file_bytes();
+        if (now > most) most = now;
+    }
+    assert_true(most - before < 4 << 20);
+    fw_free(slice);
+    fw_model_folder_close(&folder);
+    fw_test_scratch_remove(own);
+}
+
 static void test_nth_allocation(void **state) {
     (void)state;
     assert_int_equal(fw_test_write_model(dir, "llama_tied", 0), FW_OK);
@@ -289,6 +333,7 @@ int main(void) {
         cmocka_unit_test(test_index),
         cmocka_unit_test(test_what_else_is_there),
         cmocka_unit_test(test_shape_contradicts_config),
+        cmocka_unit_test(test_pages_are_given_back),
         cmocka_unit_test(test_nth_allocation),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
