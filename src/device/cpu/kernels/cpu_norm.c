@@ -10,15 +10,21 @@
 FW_INLINE void norm_row(const fw_cpu_rmsnorm_args *s, int64_t y, int64_t x, float *rstd_out, fw_dtype t) {
     const int64_t C = s->C, whole = C / FW_LANES * FW_LANES;
     fw_v sum[2] = {0};
-    for (int64_t c = 0; c < whole; c += FW_LANES) {
-        fw_v value = v_get(s->x, x + c, t);
-        sum[(c / FW_LANES) & 1] = v_fma(value, value, sum[(c / FW_LANES) & 1]);
+    int64_t at = 0;
+    for (; at + 2 * FW_LANES <= whole; at += 2 * FW_LANES) {
+        const fw_v a = v_get(s->x, x + at, t), b = v_get(s->x, x + at + FW_LANES, t);
+        sum[0] = v_fma(a, a, sum[0]);
+        sum[1] = v_fma(b, b, sum[1]);
+    }
+    if (at < whole) {
+        const fw_v a = v_get(s->x, x + at, t);
+        sum[0] = v_fma(a, a, sum[0]);
     }
     if (whole < C) {
         fw_v value = v_get_some(s->x, x + whole, C - whole, t);
         sum[0] = v_fma(value, value, sum[0]);
     }
-    const double mean = (v_sum_wide(sum[0]) + v_sum_wide(sum[1])) / (double)C;
+    const double mean = (double)v_sum(v_add(sum[0], sum[1])) / (double)C;
     const float rstd = (float)(1 / sqrt(mean + (double)s->eps));
     *rstd_out = rstd;
     const fw_v factor = v_set(rstd);
@@ -82,7 +88,7 @@ FW_INLINE void norm_back_rows(const fw_cpu_rmsnorm_args *s, int64_t first, int64
             fw_v sum = v_zero();
             for (int64_t c = 0; c < whole; c += FW_LANES) norm_back_sum(s, dy, x, c, FW_LANES, rstd, &sum, dw, t);
             if (whole < C) norm_back_sum(s, dy, x, whole, C - whole, rstd, &sum, dw, t);
-            const fw_v mean = v_set((float)(v_sum_wide(sum) / (double)C));
+            const fw_v mean = v_set(v_sum(sum) / (float)C);
             for (int64_t c = 0; c < whole; c += FW_LANES) norm_back_write(s, dx, dy, x, c, FW_LANES, rstd, mean, t);
             if (whole < C) norm_back_write(s, dx, dy, x, whole, C - whole, rstd, mean, t);
         }

@@ -11,6 +11,10 @@
 #include <stdint.h>
 #include <string.h>
 
+#if defined(__x86_64__)
+#include <immintrin.h> /* for the few operations that vector extensions make long */
+#endif
+
 #if defined(__AVX512F__)
 #define FW_WIDTH 16 /* lanes of a native register */
 #elif defined(__AVX2__)
@@ -42,16 +46,57 @@ FW_INLINE fw_vn vn_load(const float *x) { return *(const fw_vn_any *)x; }
 FW_INLINE void vn_store(float *y, fw_vn v) { *(fw_vn_any *)y = v; }
 FW_INLINE fw_vn vn_set(float value) { return value - (fw_vn){0}; } /* a broadcast; the subtraction folds away */
 FW_INLINE fw_vn vn_select(fw_vin mask, fw_vn a, fw_vn b) { return (fw_vn)(((fw_vin)a & mask) | ((fw_vin)b & ~mask)); }
-FW_INLINE fw_vn vn_max(fw_vn a, fw_vn b) { return vn_select(a > b, a, b); }
+FW_INLINE fw_vn vn_max(fw_vn a, fw_vn b) { /* a > b ? a : b, so b when one is NaN */
+#if FW_WIDTH == 16
+    return _mm512_max_ps(a, b);
+#elif FW_WIDTH == 8
+    return _mm256_max_ps(a, b);
+#elif defined(__x86_64__)
+    return _mm_max_ps(a, b);
+#else
+    return vn_select(a > b, a, b);
+#endif
+}
+FW_INLINE fw_vn vn_min(fw_vn a, fw_vn b) { /* a < b ? a : b, so b when one is NaN */
+#if FW_WIDTH == 16
+    return _mm512_min_ps(a, b);
+#elif FW_WIDTH == 8
+    return _mm256_min_ps(a, b);
+#elif defined(__x86_64__)
+    return _mm_min_ps(a, b);
+#else
+    return vn_select(a < b, a, b);
+#endif
+}
+/* p * 2^n where `x` is at least -87.3 or NaN, else 0; n is a whole number from -126 to 127 there. */
+FW_INLINE fw_vn vn_scale_or_vanish(fw_vn p, fw_vn n, fw_vn x) {
+#if FW_WIDTH == 16
+    return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(x, vn_set(-87.3f), _CMP_NLT_UQ), p, n);
+#else
+    const fw_vin exponent = ((fw_vin)(n + 0x1.8p23f) - 0x4b400000 + 127) << 23;
+    return vn_select(x < -87.3f, vn_set(0), p * (fw_vn)exponent);
+#endif
+}
 FW_INLINE fw_vn vn_load_bf16(const fw_bf16 *x) {
     return (fw_vn)(__builtin_convertvector((fw_vhn) * (const fw_vhn_any *)x, fw_vun) << 16);
 }
-/* Round to nearest, ties to even; NaN is made quiet and kept. */
+/* Round to bf16, to nearest, ties to even; NaN is made quiet and kept. The bits in the lower half of each lane. */
+FW_INLINE fw_vun vn_bf16_bits(fw_vn v) {
+    const fw_vun bits = (fw_vun)v, rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+#if FW_WIDTH == 16
+    const __mmask16 is_nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
+    return (fw_vun)_mm512_mask_or_epi32((__m512i)rounded, is_nan, (__m512i)(bits >> 16), _mm512_set1_epi32(0x40));
+#else
+    const fw_vun quiet = (bits >> 16) | 0x40u, is_nan = (fw_vun)((fw_vin)(bits & 0x7fffffffu) > 0x7f800000);
+    return (quiet & is_nan) | (rounded & ~is_nan);
+#endif
+}
 FW_INLINE void vn_store_bf16(fw_bf16 *y, fw_vn v) {
-    fw_vun bits = (fw_vun)v;
-    fw_vun rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16, quiet = (bits >> 16) | 0x40u;
-    fw_vun is_nan = (fw_vun)((fw_vin)(bits & 0x7fffffffu) > 0x7f800000);
-    *(fw_vhn_any *)y = __builtin_convertvector((quiet & is_nan) | (rounded & ~is_nan), fw_vhn);
+#if FW_WIDTH == 16
+    _mm256_storeu_si256((__m256i *)(void *)y, _mm512_cvtepi32_epi16((__m512i)vn_bf16_bits(v)));
+#else
+    *(fw_vhn_any *)y = __builtin_convertvector(vn_bf16_bits(v), fw_vhn);
+#endif
 }
 
 /* ---- sixteen lanes ---- */
@@ -136,9 +181,8 @@ FW_INLINE void v_put_some(void *y, int64_t at, fw_v v, int64_t n, fw_dtype t) {
 /* v rounded to type t, as storing and loading would. */
 FW_INLINE fw_v v_round(fw_v v, fw_dtype t) {
     if (t == FW_F32) return v;
-    fw_bf16 lane[FW_LANES];
-    v_put(lane, 0, v, FW_BF16);
-    return v_get(lane, 0, FW_BF16);
+    FW_EACH(i) v.p[i] = (fw_vn)(vn_bf16_bits(v.p[i]) << 16);
+    return v;
 }
 FW_INLINE float s_get(const void *x, int64_t at, fw_dtype t) {
     return t == FW_F32 ? ((const float *)x)[at] : fw_bf16_to_f32(((const fw_bf16 *)x)[at]);
@@ -218,21 +262,17 @@ FW_INLINE fw_v v_exp(fw_v x) {
     const float magic = 0x1.8p23f; /* adding it rounds to an integer, kept in the low mantissa bits */
     fw_v y;
     FW_EACH(i) {
-        fw_vn a = x.p[i];
-        fw_vin vanishes = a < -87.3f;
-        a = vn_select(a > 88.3f, vn_set(88.3f), a);
-        a = vn_select(vanishes, vn_set(-87.3f), a);
-        fw_vn shifted = a * 0x1.715476p0f + magic;
-        fw_vn n = shifted - magic;
+        const fw_vn a = vn_max(vn_set(-88), vn_min(vn_set(88.3f), x.p[i]));
+        const fw_vn shifted = a * 0x1.715476p0f + magic;
+        const fw_vn n = shifted - magic;
         fw_vn r = a - n * 0x1.62e4p-1f; /* ln 2 in two parts, the first with trailing zeros: exact product */
         r = r - n * 0x1.7f7d1cp-20f;
         fw_vn q = r * 0x1.6a2352p-10f + 0x1.123a6cp-7f;
         q = q * r + 0x1.5558f4p-5f;
         q = q * r + 0x1.555490p-3f;
         q = q * r + 0x1.fffffcp-2f;
-        fw_vn p = (q * r) * r + r + 1.0f;
-        fw_vin exponent = ((fw_vin)shifted - 0x4b400000 + 127) << 23;
-        y.p[i] = vn_select(vanishes, vn_set(0), p * (fw_vn)exponent);
+        const fw_vn p = (q * r) * r + r + 1.0f;
+        y.p[i] = vn_scale_or_vanish(p, n, x.p[i]);
     }
     return y;
 }
