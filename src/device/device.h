@@ -40,8 +40,8 @@
  *                         (natural, maximum included); lse may be NULL. There are q_offset + N keys.
  *                         first must not decrease and first[n] <= q_offset + n. No N x N matrix is stored.
  *                         Probabilities may be rounded to t before they meet v.
- * attention_backward      dq, dk, dv (written, not added) from do, with q_offset = 0. With p = exp(scale * q k - lse) and
- *                         ds = p * (do . v - do . o): dv = sum p do, dq = scale * sum ds k, dk = scale * sum ds q.
+ * attention_backward      dq, dk, dv (written, not added) from do, with q_offset = 0. With p = exp(scale * q k - lse)
+ *                         and ds = p * (do . v - do . o): dv = sum p do, dq = scale * sum ds k, dk = scale * sum ds q.
  *                         p and ds may be rounded to t before these products.
  * cross_entropy           loss[n] = log(sum exp(logits[n])) - logits[n][label[n]];
  *                         dlogits = scale * (softmax - onehot), skipped when dlogits is NULL.
