@@ -32,8 +32,8 @@ static double relative_l2(const float *value, const float *expected, int64_t n) 
     return sqrt(error / size);
 }
 
-static fw_test_lab open_lab(const char *variant, const char *device, fw_dtype t) {
-    fw_test_lab lab;
+/* In place: parts of a lab point to each other. */
+static void open_lab(fw_test_lab *lab, const char *variant, const char *device, fw_dtype t) {
     fw_test_lab_options options = {.variant = variant,
                                    .device = device,
                                    .t = t,
@@ -41,13 +41,13 @@ static fw_test_lab open_lab(const char *variant, const char *device, fw_dtype t)
                                    .micro = 4,
                                    .accumulation = 2,
                                    .chunk_n = 7};
-    assert_int_equal(fw_test_lab_open(&lab, &options), FW_OK);
-    return lab;
+    assert_int_equal(fw_test_lab_open(lab, &options), FW_OK);
 }
 
 static void check_logits(const char *variant, const char *device) {
     static float logits[64 * 128];
-    fw_test_lab lab = open_lab(variant, device, FW_F32);
+    fw_test_lab lab;
+    open_lab(&lab, variant, device, FW_F32);
     int64_t n;
     const float *expected = fw_test_lab_reference(&lab, "logits", &n);
     assert_int_equal(fw_test_lab_logits(&lab, 0, logits, 64 * 128), FW_OK);
@@ -63,7 +63,8 @@ static void check_logits(const char *variant, const char *device) {
 }
 
 static void check_gradients(const char *variant, const char *device) {
-    fw_test_lab lab = open_lab(variant, device, FW_F32);
+    fw_test_lab lab;
+    open_lab(&lab, variant, device, FW_F32);
     fw_step_result result;
     assert_int_equal(fw_test_lab_gradient(&lab, 0, &result), FW_OK);
     assert_true(relative(result.loss, (double)*fw_test_lab_reference(&lab, "loss", NULL)) <= FP32_BOUND);
@@ -89,7 +90,8 @@ static void check_gradients(const char *variant, const char *device) {
 }
 
 static void check_training(const char *variant, const char *device, fw_dtype t) {
-    fw_test_lab lab = open_lab(variant, device, t);
+    fw_test_lab lab;
+    open_lab(&lab, variant, device, t);
     int64_t step_n;
     const float *expected = fw_test_lab_reference(&lab, t == FW_F32 ? "losses_fp32" : "losses_bf16", &step_n);
     const float *norms = fw_test_lab_reference(&lab, "grad_norms_fp32", NULL);
