@@ -1,7 +1,9 @@
 /* Matrix products: what multiplies, and how a product is cut into one rectangle per thread. */
 #include "device/cpu/cpu.h"
 
-enum { FEW_ROWS = 4 }; /* up to so many rows, reading the weights in place beats packing them */
+/* A single row (decoding) reads the weights in place, which beats packing them. Two or more are packed: what a row gives
+ * then does not depend on how many stand beside it. */
+enum { FEW_ROWS = 1 };
 
 size_t fw_cpu_matmul_scratch_n(const fw_cpu *d, const fw_device_limits *limits) {
     const int64_t dim = limits->matmul_dim > limits->N ? limits->matmul_dim : limits->N;
