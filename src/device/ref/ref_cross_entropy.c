@@ -12,7 +12,10 @@ fw_status fw_ref_cross_entropy(fw_device *d, float *loss_N, void *dlogits_NV, co
         int64_t label = label_N[n];
         FW_ASSERT(label >= 0 && label < V);
         double maximum = -INFINITY, sum = 0;
-        for (int64_t v = 0; v < V; v++) maximum = fmax(maximum, fw_ref_load(logits_NV, n * V + v, wide));
+        for (int64_t v = 0; v < V; v++) { /* with fmax here, gcc 12 for arm64 stops with an internal error */
+            double logit = fw_ref_load(logits_NV, n * V + v, wide);
+            if (logit > maximum) maximum = logit;
+        }
         for (int64_t v = 0; v < V; v++) sum += exp(fw_ref_load(logits_NV, n * V + v, wide) - maximum);
         fw_ref_store(loss_N, n, wide, log(sum) + maximum - fw_ref_load(logits_NV, n * V + label, wide));
         if (dlogits_NV == NULL) continue;
