@@ -34,7 +34,12 @@ static fw_device *open_device(const variant *v) {
         print_message("this CPU does not run the variant %s: not tested here\n", v->name);
         return NULL;
     }
-    must(fw_device_create_cpu_as(&d, pool, v->name, v->products));
+    fw_status status = fw_device_create_cpu_as(&d, pool, v->name, v->products);
+    if (status == FW_ERR_OPTION) {
+        print_message("%s: not tested here\n", fw_trail_message());
+        return NULL;
+    }
+    must(status);
     print_message("%s\n", d->description);
     return d;
 }

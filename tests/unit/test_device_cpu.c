@@ -87,9 +87,10 @@ static void test_failing_allocations(void **state) {
             fw_alloc_fail_at(n);
             status = make_and_multiply((fw_cpu_products)products, x, y);
             fw_alloc_fail_at(0);
+            if (status == FW_ERR_OPTION) break; /* oneDNN cannot do it on this CPU */
             assert_true(status == FW_OK || (status == FW_ERR_NOMEM && n < 20));
         }
-        assert_true(y[0] == 1 && y[1] == 0);
+        if (status == FW_OK) assert_true(y[0] == 1 && y[1] == 0);
     }
 }
 

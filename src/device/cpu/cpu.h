@@ -28,7 +28,7 @@ typedef struct fw_cpu {
 } fw_cpu;
 
 /* For tests and benchmarks: a named variant ("base", "avx2", "avx512"; NULL: the best) and a choice of products.
- * Errors: FW_ERR_OPTION when this CPU does not run the variant. */
+ * Errors: FW_ERR_OPTION when this CPU does not run the variant, or oneDNN has no bf16 products for it. */
 fw_status fw_device_create_cpu_as(fw_device **out, fw_threads *threads, const char *variant, fw_cpu_products products);
 
 /* The best variant this CPU runs; or the named one, NULL when it does not run. */

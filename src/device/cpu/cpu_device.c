@@ -124,6 +124,16 @@ static const fw_device_ops cpu_ops = {
     .destroy = destroy,
 };
 
+/* oneDNN has bf16 products for some CPUs only (x86-64 from AVX-512 on, newer arm64): ask for a small one. */
+static fw_status try_onednn(fw_cpu *d) {
+    const fw_bf16 x[64] = {0};
+    float y[64];
+    fw_status status = d->base.ops->matmul_forward(&d->base, y, x, x, NULL, 8, 8, 8, FW_BF16, FW_F32);
+    if (status == FW_ERR_INTERNAL)
+        return fw_fail(FW_ERR_OPTION, "oneDNN %s has no bf16 products for this CPU", fw_onednn_version());
+    return status;
+}
+
 fw_status fw_device_create_cpu_as(fw_device **out, fw_threads *threads, const char *variant, fw_cpu_products products) {
     *out = NULL;
     const fw_cpu_kernels *kernels = fw_cpu_variant(variant);
@@ -140,8 +150,9 @@ fw_status fw_device_create_cpu_as(fw_device **out, fw_threads *threads, const ch
     d->kernels = kernels;
     if (with_onednn) {
         fw_status status = fw_onednn_create(&d->onednn, threads);
+        if (status == FW_OK) status = try_onednn(d);
         if (status != FW_OK) {
-            fw_free(d);
+            destroy(&d->base);
             return status;
         }
     }
