@@ -62,12 +62,16 @@ static fw_status append_form(fw_normal *n, fw_norm_form form, const char *text, 
     return FW_OK;
 }
 
+/* Neither changes nor joins with a neighbour. U+11A7 stands right before the Hangul finals that join with the syllable
+ * before them; Unicode counts from it (TBase), and utf8proc takes it for a final itself and swallows it. */
+static bool is_inert(uint32_t code) { return fw_unicode_is_inert(code) || code == 0x11a7; }
+
 static fw_status append_stretch(fw_normal *n, fw_norm_form form, const char *text, size_t text_bytes) {
     size_t from = 0;
     for (size_t i = 0; i < text_bytes;) {
         uint32_t code;
         size_t bytes = fw_utf8_next(&code, text + i);
-        if (fw_unicode_is_inert(code)) {
+        if (is_inert(code)) {
             FW_TRY(append_form(n, form, text + from, i - from));
             FW_TRY(fw_strbuf_append(&n->copy, text + i, bytes));
             from = i + bytes;

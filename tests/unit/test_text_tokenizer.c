@@ -202,6 +202,30 @@ static void test_round_trip(void **state) {
     fw_text_lab_fini(&lab);
 }
 
+/* Hangul: a final joins with the syllable before it, U+11A7 right before the finals does not, and stays. */
+static void test_nfc(void **state) {
+    (void)state;
+    static const char *const texts[][2] = {
+        {"e\xcc\x81", "\xc3\xa9"},
+        {"\xe1\x84\x80\xe1\x85\xa1\xe1\x86\xa8", "\xea\xb0\x81"},
+        {"\xea\xb0\x80\xe1\x86\xa8", "\xea\xb0\x81"},
+        {"\xea\xb0\x80\xe1\x86\xa7", "\xea\xb0\x80\xe1\x86\xa7"},
+        {"\xe1\x84\x80\xe1\x85\xa1\xe1\x86\xa7\xe1\x86\xa8", "\xea\xb0\x80\xe1\x86\xa7\xe1\x86\xa8"},
+        {"a\xe1\x86\xa7\xcc\x81 e\xcc\x81", "a\xe1\x86\xa7\xcc\x81 \xc3\xa9"},
+    };
+    fw_text_lab lab;
+    fw_text_lab_init(&lab, FW_TEST_QWEN2);
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        fw_ids ids = encode(&lab, texts[i][0], 0);
+        fw_strbuf back = {0};
+        assert_int_equal(fw_tokenizer_decode(lab.tokenizer, &back, ids.id, ids.n, false), FW_OK);
+        assert_string_equal(fw_strbuf_text(&back), texts[i][1]);
+        fw_strbuf_fini(&back);
+        fw_ids_fini(&ids);
+    }
+    fw_text_lab_fini(&lab);
+}
+
 static void test_stream(void **state) {
     (void)state;
     fw_text_lab lab;
@@ -383,6 +407,7 @@ int main(void) {
         cmocka_unit_test(test_invalid_utf8),
         cmocka_unit_test(test_long_runs),
         cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_nfc),
         cmocka_unit_test(test_stream),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_missing_and_broken_files),
