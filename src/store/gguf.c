@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -154,6 +155,27 @@ static int compare_tensors(const void *a, const void *b) {
     return strcmp(((const fw_gguf_tensor *)a)->name, ((const fw_gguf_tensor *)b)->name);
 }
 
+static int compare_places(const void *a, const void *b) {
+    const fw_gguf_tensor *x = a, *y = b;
+    return (x->data > y->data) - (x->data < y->data);
+}
+
+/* Each tensor has bytes of its own, and a name of its own; sorts by name. */
+static fw_status check_apart(fw_gguf *file, const char *where) {
+    fw_gguf_tensor *t = file->tensor;
+    if (file->tensor_n > 1) qsort(t, file->tensor_n, sizeof *t, compare_places);
+    for (size_t i = 1; i < file->tensor_n; i++)
+        if (t[i].data < t[i - 1].data + t[i - 1].bytes)
+            return fw_fail(FW_ERR_INPUT,
+                           "%s: tensors %s and %s overlap: the file is damaged; copy or download it again", where,
+                           t[i - 1].name, t[i].name);
+    if (file->tensor_n > 1) qsort(t, file->tensor_n, sizeof *t, compare_tensors);
+    for (size_t i = 1; i < file->tensor_n; i++)
+        if (strcmp(t[i - 1].name, t[i].name) == 0)
+            return fw_fail(FW_ERR_INPUT, "%s: tensor %s is there twice", where, t[i].name);
+    return FW_OK;
+}
+
 static fw_status take_values(fw_gguf *file, cursor *c, uint64_t value_n) {
     if (value_n > (c->bytes - c->at) / VALUE_MIN_BYTES) return truncated(c, "the list of keys", value_n);
     FW_TRY(FW_NEW_ARRAY(file->value, (size_t)value_n));
@@ -199,12 +221,7 @@ static fw_status take_tensors(fw_gguf *file, cursor *c, uint64_t tensor_n, uint6
         }
         t->data = c->data + data_start + offset[i];
     }
-    if (tensor_n > 1) qsort(file->tensor, file->tensor_n, sizeof *file->tensor, compare_tensors);
-    for (size_t i = 1; i < file->tensor_n; i++)
-        if (strcmp(file->tensor[i - 1].name, file->tensor[i].name) == 0) {
-            status = fw_fail(FW_ERR_INPUT, "%s: tensor %s is there twice", c->where, file->tensor[i].name);
-            goto done;
-        }
+    FW_TRY_OR(check_apart(file, c->where), done);
 done:
     fw_free(offset);
     return status;
@@ -326,6 +343,8 @@ fw_status fw_gguf_get_float(double *out, const fw_gguf *file, const char *key) {
     } else {
         return wrong_type(file, key, v, "a fraction");
     }
+    if (!isfinite(*out))
+        return fw_fail(FW_ERR_INPUT, "%s: key %s is %g; a finite number is needed", file->path, key, *out);
     return FW_OK;
 }
 

@@ -141,6 +141,52 @@ static void test_sample(void **state) {
     fw_test_gguf_fini(&g);
 }
 
+/* A fraction that is none, and tensors that share bytes or a name. */
+static void test_nonsense(void **state) {
+    (void)state;
+    static const uint8_t no_fractions[2][4] = {{0, 0, 0x80, 0x7f}, {0xff, 0xff, 0xff, 0xff}}; /* infinity, nan */
+    fw_gguf file;
+    for (size_t i = 0; i < 2; i++) {
+        float value;
+        double fraction;
+        fw_test_gguf g = {0};
+        fw_strbuf all = {0};
+        memcpy(&value, no_fractions[i], sizeof value);
+        fw_test_gguf_f32(&g, "a.fraction", value);
+        fw_test_gguf_bytes(&g, &all);
+        must(fw_gguf_parse(&file, (const uint8_t *)all.data, all.len_bytes, "f.gguf"));
+        expect_message(fw_gguf_get_float(&fraction, &file, "a.fraction"), FW_ERR_INPUT, "a finite number is needed");
+        fw_gguf_close(&file);
+        fw_strbuf_fini(&all);
+        fw_test_gguf_fini(&g);
+    }
+    static const char *const names[3] = {"t", "s", "t"};
+    static const int64_t shape[1] = {9};
+    const float values[9] = {0};
+    fw_test_gguf g = {0};
+    fw_strbuf all = {0};
+    for (size_t i = 0; i < 3; i++) {
+        fw_test_gguf_tensor(&g, names[i], FW_GGML_F32, shape, 1, values, sizeof values);
+        fw_strbuf_clear(&all);
+        fw_test_gguf_bytes(&g, &all);
+        if (i < 2) {
+            must(fw_gguf_parse(&file, (const uint8_t *)all.data, all.len_bytes, "t.gguf"));
+            fw_gguf_close(&file);
+        }
+        if (i == 1) { /* 36 bytes each, 64 with padding: 32 is inside the first */
+            char *offset = memmem(all.data, all.len_bytes, "\x40\0\0\0\0\0\0\0", 8);
+            assert_non_null(offset);
+            *offset = 32;
+            expect_message(fw_gguf_parse(&file, (const uint8_t *)all.data, all.len_bytes, "t.gguf"), FW_ERR_INPUT,
+                           "tensors t and s overlap");
+        }
+    }
+    expect_message(fw_gguf_parse(&file, (const uint8_t *)all.data, all.len_bytes, "t.gguf"), FW_ERR_INPUT,
+                   "tensor t is there twice");
+    fw_strbuf_fini(&all);
+    fw_test_gguf_fini(&g);
+}
+
 /* `text` with \0 inside is a file; the reader says `message`. */
 static void refuse(const char *bytes, size_t n, const char *message) {
     uint8_t *copy = malloc(n > 0 ? n : 1);
@@ -206,6 +252,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_types),
         cmocka_unit_test(test_sample),
+        cmocka_unit_test(test_nonsense),
         cmocka_unit_test(test_bad_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
