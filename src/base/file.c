@@ -39,7 +39,7 @@ static fw_status write_all(int fd, const char *path, const uint8_t *bytes, size_
 }
 
 static fw_status open_input(int *fd, struct stat *info, const char *path) {
-    *fd = open(path, O_RDONLY | O_CLOEXEC);
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe without a writer would wait for ever */
     if (*fd < 0) return fw_fail(FW_ERR_INPUT, "cannot open %s: %s", path, strerror(errno));
     if (fstat(*fd, info) != 0 || !S_ISREG(info->st_mode)) {
         close(*fd);

@@ -25,13 +25,14 @@ static void on_place(void *context, int rank, int world) {
     if (rank == 0) fw_options_warn(d->options);
 }
 
-static void show_data(const fw_train_summary *s) {
+static void show_data(const fw_train_summary *s, int rank) {
     const fw_dataset_stats *stats = &s->dataset->stats;
     char tokens[FW_HUMAN_BYTES], targets[FW_HUMAN_BYTES];
     fw_log_info("data      %s: %lld conversations, %s tokens, %s of them targets (%.0f %%), longest %lld",
                 s->dataset->name, (long long)s->dataset->sample_n, fw_human_count(tokens, (double)stats->token_n),
                 fw_human_count(targets, (double)stats->target_n),
                 100.0 * (double)stats->target_n / (double)stats->token_n, (long long)stats->longest_n);
+    if (rank != 0) return; /* all ranks read the same file: one warns of it */
     for (int reason = 0; reason < FW_DROP_REASON_N; reason++)
         if (stats->drop_n[reason] > 0)
             fw_log_warning("%lld conversations are left out: %s", (long long)stats->drop_n[reason],
@@ -62,7 +63,7 @@ static void on_start(void *context, const fw_train_summary *s) {
                 fw_architecture_class(job->model.config.architecture),
                 fw_human_count(parameters, (double)job->model.table.parameter_n),
                 job->model.config.tied ? " (tied head counted once)" : "", fw_dtype_name(job->model.t));
-    show_data(s);
+    show_data(s, d->rank);
     bool own_cores = job->thread_n <= job->cpu_n;
     fw_log_info("ranks     %d (%s), strategy ddp, %d thread%s each%s", s->world, fw_comm_transport(job->comm),
                 job->thread_n, job->thread_n == 1 ? "" : "s",

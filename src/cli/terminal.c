@@ -104,6 +104,7 @@ void fw_terminal_start(void) {
     struct sigaction ignore = {.sa_handler = SIG_IGN};
     sigemptyset(&ignore.sa_mask);
     sigaction(SIGPIPE, &ignore, NULL);
+    sigaction(SIGXFSZ, &ignore, NULL); /* a file above `ulimit -f` is then an error of write, with its path */
     rank_from_environment();
     fw_log_set_sink(log_sink, NULL, tracing() ? FW_LOG_DEBUG : FW_LOG_INFO);
 }

@@ -155,6 +155,10 @@ static fw_status read_document(fw_recipe *r) {
 
 fw_status fw_options_parse_recipe(fw_options *o, const char *text, size_t text_bytes, const char *where) {
     fw_recipe r = {.o = o, .where = where};
+    if (text_bytes >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) { /* libyaml stumbles over a byte order mark */
+        text += 3;
+        text_bytes -= 3;
+    }
     if (!yaml_parser_initialize(&r.parser)) return fw_fail(FW_ERR_NOMEM, "out of memory while reading %s", where);
     yaml_parser_set_encoding(&r.parser, YAML_UTF8_ENCODING);
     yaml_parser_set_input_string(&r.parser, (const unsigned char *)text, text_bytes);

@@ -3,7 +3,9 @@
 #include "base/alloc.h"
 #include "base/file.h"
 
+#include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { CONFIG_LIMIT_BYTES = 4 << 20 };
 
@@ -131,6 +133,12 @@ static fw_status parse_rope(fw_rope_config *rope, const json_t *object, int64_t 
     }
     if (json_object_get(scaling, "factor") == NULL)
         return fw_fail(FW_ERR_INPUT, "%s: \"%s\": \"factor\" is missing", where, key);
+    static const char *const llama3_keys[] = {"low_freq_factor", "high_freq_factor",
+                                              "original_max_position_embeddings"};
+    for (size_t i = 0; rope->kind == FW_ROPE_LLAMA3 && i < sizeof llama3_keys / sizeof *llama3_keys; i++)
+        if (json_object_get(scaling, llama3_keys[i]) == NULL)
+            return fw_fail(FW_ERR_INPUT, "%s: \"%s\": \"%s\" is missing; rope type llama3 needs it", where, key,
+                           llama3_keys[i]);
     FW_TRY(fw_json_get_double(&rope->factor, scaling, "factor", 1.0, 1.0, 1e6, where));
     FW_TRY(fw_json_get_double(&rope->low_freq_factor, scaling, "low_freq_factor", 1.0, 1e-3, 1e6, where));
     FW_TRY(fw_json_get_double(&rope->high_freq_factor, scaling, "high_freq_factor", 4.0, 1e-3, 1e6, where));
@@ -196,10 +204,27 @@ fw_status fw_model_config_parse(fw_model_config *c, const json_t *object, const 
     return FW_OK;
 }
 
+/* What people give first where a folder is needed: a name of the Hub, or a file. */
+static fw_status check_is_folder(const char *dir) {
+    struct stat info;
+    if (stat(dir, &info) != 0)
+        return errno == ENOENT ? fw_fail(FW_ERR_INPUT,
+                                         "there is no model folder %s; finewire reads local folders and downloads "
+                                         "nothing: check the path, or download the model first",
+                                         dir)
+                               : fw_fail(FW_ERR_INPUT, "cannot read the model folder %s: %s", dir, strerror(errno));
+    if (S_ISDIR(info.st_mode)) return FW_OK;
+    return fw_fail(FW_ERR_INPUT,
+                   "%s is not a folder; a model is a Hugging Face folder. Of a GGUF file, finewire import FILE "
+                   "--output DIR makes one",
+                   dir);
+}
+
 fw_status fw_model_config_load(fw_model_config *out, const char *dir) {
     char *path = NULL;
     json_t *object = NULL;
     fw_status status;
+    FW_TRY_OR(check_is_folder(dir), done);
     FW_TRY_OR(fw_path_join(&path, dir, "config.json"), done);
     FW_TRY_OR(fw_json_load(&object, path, CONFIG_LIMIT_BYTES), done);
     FW_TRY_OR(fw_model_config_parse(out, object, path), done);

@@ -1,15 +1,25 @@
 #include "train/interrupt.h"
 
+#include "base/host.h"
+
 #include <signal.h>
 #include <stddef.h>
+#include <stdint.h>
+
+/* One press of Ctrl-C may arrive twice, by way of a wrapper that signals us and our group: that is no second wish. */
+static const uint64_t bounce_ns = 200 * 1000 * 1000;
 
 static volatile sig_atomic_t requested;
+static volatile uint64_t requested_ns; /* written and read by the handler only */
 
 static void on_signal(int signal_number) {
+    uint64_t now_ns = fw_host_now_ns(); /* clock_gettime may be called here */
     if (requested) {
+        if (now_ns - requested_ns <= bounce_ns) return;
         signal(signal_number, SIG_DFL);
         raise(signal_number);
     }
+    requested_ns = now_ns;
     requested = 1;
 }
 

@@ -2,7 +2,8 @@
 #ifndef FW_TRAIN_INTERRUPT_H
 #define FW_TRAIN_INTERRUPT_H
 
-/* From now on SIGINT, SIGTERM and SIGHUP only set the flag; a second one ends the process at once. */
+/* From now on SIGINT, SIGTERM and SIGHUP only set the flag; a second one ends the process at once,
+ * unless it follows within 0.2 s: a wrapper may pass on what the group was sent too. */
 void fw_interrupt_install(void);
 int fw_interrupt_requested(void);
 

@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static void test_dtype(void **state) {
@@ -121,6 +122,12 @@ static void test_file(void **state) {
     assert_int_equal(map.bytes, 5);
     assert_memory_equal(map.data, "hello", 5); /* the failed write changed nothing */
     fw_file_unmap(&map);
+    char pipe_path[176];
+    snprintf(pipe_path, sizeof pipe_path, "%s/pipe", tmp);
+    assert_int_equal(mkfifo(pipe_path, 0600), 0); /* nobody writes into it: reading it must not wait */
+    assert_int_equal(fw_file_map(&map, pipe_path), FW_ERR_INPUT);
+    assert_non_null(strstr(fw_trail_message(), "not a plain file"));
+    unlink(pipe_path);
     char **names;
     size_t n;
     assert_int_equal(fw_dir_list(&names, &n, tmp), FW_OK);

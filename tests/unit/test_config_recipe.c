@@ -125,6 +125,17 @@ static void test_hostile(void **state) {
     free(text);
 }
 
+/* A byte order mark right before the first name, as Windows editors write it. */
+static void test_byte_order_mark(void **state) {
+    (void)state;
+    const char *text = "\xef\xbb\xbfmodel: m\r\nseed: 7\r\n";
+    fw_options o;
+    assert_int_equal(read_bytes(&o, text, strlen(text)), FW_OK);
+    assert_string_equal(o.model_name_or_path, "m");
+    assert_int_equal(o.seed, 7);
+    fw_options_fini(&o);
+}
+
 static void test_nth_allocation_fails(void **state) {
     (void)state;
     const char *text = "model: m\ndataset: d\noutput_dir: o\nresume_from_checkpoint: never\n";
@@ -146,6 +157,7 @@ int main(void) {
         cmocka_unit_test(test_good),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_hostile),
+        cmocka_unit_test(test_byte_order_mark),
         cmocka_unit_test(test_nth_allocation_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

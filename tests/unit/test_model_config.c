@@ -75,8 +75,16 @@ static void test_refused(void **state) {
         {"llama", "\"rope_scaling\": {\"type\": \"linear\", \"factor\": -2}", "factor", "-2"},
         {"llama",
          "\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 4, "
-         "\"high_freq_factor\": 4}",
+         "\"high_freq_factor\": 4, \"original_max_position_embeddings\": 8192}",
          "high_freq_factor", "4"},
+        {"llama",
+         "\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, \"high_freq_factor\": 4, "
+         "\"original_max_position_embeddings\": 8192}",
+         "low_freq_factor", "missing"},
+        {"llama",
+         "\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 1, "
+         "\"high_freq_factor\": 4}",
+         "original_max_position_embeddings", "missing"},
         {"llama", "\"rope_scaling\": \"linear\"", "rope_scaling", "object"},
         {"llama", "\"rope_theta\": 0", "rope_theta", "0"},
         {"llama", "\"rope_theta\": \"10000\"", "rope_theta", "string"},

@@ -1,6 +1,7 @@
 /* train: schedules, clipping, sampling, the loss sum, metrics.jsonl after a resume. */
 #include "base/alloc.h"
 #include "base/file.h"
+#include "train/interrupt.h"
 #include "train/metrics.h"
 #include "train/optimizer.h"
 #include "train/sampler.h"
@@ -14,6 +15,7 @@
 #include <cmocka.h>
 
 #include <math.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -151,10 +153,26 @@ static void test_metrics_resume(void **state) {
     fw_dir_remove(dir);
 }
 
+/* One press that arrives twice is one wish; the process lives on to save. */
+static void test_interrupt_twice_at_once(void **state) {
+    (void)state;
+    struct sigaction before[2];
+    sigaction(SIGINT, NULL, &before[0]);
+    sigaction(SIGTERM, NULL, &before[1]);
+    fw_interrupt_install();
+    raise(SIGTERM);
+    raise(SIGTERM);
+    raise(SIGINT);
+    assert_true(fw_interrupt_requested());
+    sigaction(SIGINT, &before[0], NULL);
+    sigaction(SIGTERM, &before[1], NULL);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_schedule), cmocka_unit_test(test_clip),           cmocka_unit_test(test_sampler),
-        cmocka_unit_test(test_loss_sum), cmocka_unit_test(test_metrics_resume),
+        cmocka_unit_test(test_schedule),       cmocka_unit_test(test_clip),
+        cmocka_unit_test(test_sampler),        cmocka_unit_test(test_loss_sum),
+        cmocka_unit_test(test_metrics_resume), cmocka_unit_test(test_interrupt_twice_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -374,7 +374,7 @@ static void expect_error(int code, const char *part, const char *const *more) {
 static void test_errors(void **state) {
     (void)state;
     const char *absent[] = {"--model", "/nowhere", "--num_processes", "2", NULL};
-    expect_error(3, "/nowhere/config.json", absent);
+    expect_error(3, "no model folder /nowhere", absent);
     const char *misspelt[] = {"--learning_rat", "1", NULL};
     expect_error(2, "learning_rate", misspelt);
     /* a weight that is not a number: the loss says so at the first step, on all ranks, told once */
