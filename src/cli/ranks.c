@@ -9,8 +9,15 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-bool fw_cli_must_launch(int process_n) {
-    return process_n > 1 && getenv("RANK") == NULL && getenv("WORLD_SIZE") == NULL;
+fw_status fw_cli_must_launch(bool *must, int process_n) {
+    const char *rank = getenv("RANK"), *world = getenv("WORLD_SIZE");
+    *must = process_n > 1 && rank == NULL && world == NULL;
+    if (process_n > 1 && rank != NULL && world != NULL && world[0] != 0 && atoi(world) != process_n)
+        return fw_fail(FW_ERR_OPTION,
+                       "--num_processes is %d, but the launcher that started this rank has WORLD_SIZE=%s: leave "
+                       "--num_processes out, or unset RANK and WORLD_SIZE",
+                       process_n, world);
+    return FW_OK;
 }
 
 /* Ranks speak for themselves; what they cannot say (killed by a signal) is said here. */

@@ -4,6 +4,7 @@
 #include "base/strbuf.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -100,7 +101,17 @@ static void rank_from_environment(void) {
     if (w > 1 && r >= 0 && r < w) fw_terminal_set_rank(r, w);
 }
 
+/* Started with a standard file closed (`2>&-`, some daemons): the next file opened would take its number, and what is
+ * meant for the terminal would end in a model file. */
+static void fill_standard_files(void) {
+    int fd;
+    do fd = open("/dev/null", O_RDWR);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd > STDERR_FILENO) close(fd);
+}
+
 void fw_terminal_start(void) {
+    fill_standard_files();
     struct sigaction ignore = {.sa_handler = SIG_IGN};
     sigemptyset(&ignore.sa_mask);
     sigaction(SIGPIPE, &ignore, NULL);

@@ -78,4 +78,11 @@ if [ $code -ne 6 ] || [ -s "$folder/err" ]; then echo "help to nobody: exit code
 # docs/options.md is what the program says
 "$FINEWIRE" help --markdown | diff "$FW_SOURCE_DIR/docs/options.md" - >/dev/null ||
   { echo "docs/options.md is out of date: run make docs"; failed=1; }
+# a launcher with another number of ranks than --num_processes
+export RANK=0 WORLD_SIZE=2
+expect 2 "finewire: rank 0: error: --num_processes is 3, but the launcher that started this rank has WORLD_SIZE=2: leave \
+--num_processes out, or unset RANK and WORLD_SIZE" eval --model m --dataset d --num_processes 3
+unset RANK WORLD_SIZE
+# started with closed standard files: they are as good as /dev/null, and no file takes their number
+"$FINEWIRE" help train <&- >&- 2>&- || { echo "finewire help with closed standard files: exit code $?"; failed=1; }
 exit $failed
