@@ -41,8 +41,11 @@ fw_status fw_cli_generate(const fw_options *options) {
         if (fw_terminal_stderr_is_tty())
             fw_log_info("%lld tokens of prompt in %.2f s, %lld of answer, %.1f tokens/s%s", (long long)result.prompt_n,
                         result.prompt_s, (long long)result.answer_n, (double)result.answer_n / (result.answer_s + 1e-9),
-                        result.ended ? "" : "; cut off at the limit");
+                        result.ended         ? ""
+                        : result.interrupted ? "; interrupted"
+                                             : "; cut off at the limit");
     }
+    if (result.interrupted) status = fw_fail(FW_ERR_INTERRUPTED, "stopped by a signal");
 done:
     fw_strbuf_fini(&answer);
     return status;

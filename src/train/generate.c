@@ -106,7 +106,7 @@ static fw_status answer(generation *g, const fw_options *o, fw_text_sink sink, v
     FW_TRY_OR(advance(g, g->prompt_n), done);
     r->prompt_s = (double)(fw_host_now_ns() - start_ns) * 1e-9;
     start_ns = fw_host_now_ns();
-    while (g->length < g->capacity && !fw_interrupt_requested()) {
+    while (g->length < g->capacity) {
         int32_t id;
         FW_TRY_OR(fw_sampler_next(&g->sampler, &id, g->host_logits, (uint64_t)r->answer_n), done);
         if (id == eos || id == end_of_turn) {
@@ -119,6 +119,8 @@ static fw_status answer(generation *g, const fw_options *o, fw_text_sink sink, v
         if (text.len_bytes > 0) FW_TRY_OR(sink(context, text.data, text.len_bytes), done);
         fw_strbuf_clear(&text);
         if (r->answer_n == o->max_new_tokens) break;
+        r->interrupted = fw_interrupt_requested();
+        if (r->interrupted) break;
         FW_TRY_OR(advance(g, 1), done);
     }
     FW_TRY_OR(fw_decoder_finish(&decoder, &text), done);

@@ -10,6 +10,7 @@ typedef fw_status (*fw_text_sink)(void *context, const char *text, size_t text_b
 typedef struct fw_generate_result {
     int64_t prompt_n, answer_n; /* tokens; the one that ended the answer is not counted */
     bool ended;                 /* by an end-of-turn token; false: max_new_tokens or the model's context was reached */
+    bool interrupted;           /* by a signal: the answer stops short */
     double prompt_s, answer_s;
 } fw_generate_result;
 

@@ -25,6 +25,20 @@ static fw_status make_identity(json_t **out, const fw_run_state *s) {
     return *out == NULL ? fw_fail(FW_ERR_NOMEM, "out of memory while naming the run") : FW_OK;
 }
 
+/* Room for one checkpoint and the final model, before any work is done. */
+static fw_status check_space(const fw_run_state *s) {
+    uint64_t free_bytes, needed = 2 * (uint64_t)s->job->model.table.parameter_n;
+    if (s->options->save_strategy != FW_WHEN_NO) needed += fw_checkpoint_bytes(&s->job->model.table);
+    FW_TRY(fw_disk_free(&free_bytes, s->options->output_dir));
+    if (free_bytes < needed)
+        return fw_fail(
+            FW_ERR_IO,
+            "%s has %.2f GiB free; a checkpoint and the final model need %.2f GiB: free some space or choose "
+            "another --output_dir (--save_strategy no writes no checkpoints)",
+            s->options->output_dir, (double)free_bytes / 1073741824.0, (double)needed / 1073741824.0);
+    return FW_OK;
+}
+
 /* Rank 0: the folder is ours, and *checkpoint is what to go on from (NULL: nothing). */
 static fw_status claim_folder(fw_run_state *s, char **checkpoint) {
     const fw_options *o = s->options;
@@ -39,33 +53,21 @@ static fw_status claim_folder(fw_run_state *s, char **checkpoint) {
     fw_run_mode mode = strcmp(resume, "never") == 0 ? FW_RUN_FRESH : FW_RUN_RESUME;
     if (o->overwrite_output_dir) mode = FW_RUN_OVERWRITE;
     FW_TRY_OR(fw_export_check_target(final, s->job->model_dir), done); /* before anything is written or removed */
+    /* What fails from here on must not leave a folder that counts as a run. Overwriting makes room first. */
+    if (mode == FW_RUN_RESUME && strcmp(resume, "auto") != 0) FW_TRY_OR(fw_checkpoint_verify(resume), done);
+    if (mode != FW_RUN_OVERWRITE) FW_TRY_OR(check_space(s), done);
     FW_TRY_OR(fw_run_begin(o->output_dir, identity, mode), done);
     if (mode == FW_RUN_RESUME) {
-        if (strcmp(resume, "auto") == 0) {
+        if (strcmp(resume, "auto") == 0)
             FW_TRY_OR(fw_checkpoint_newest(checkpoint, o->output_dir), done);
-        } else {
-            FW_TRY_OR(fw_checkpoint_verify(resume), done);
+        else
             FW_TRY_OR(fw_strdup(checkpoint, resume), done);
-        }
     }
+    if (mode == FW_RUN_OVERWRITE) FW_TRY_OR(check_space(s), done);
 done:
     json_decref(identity);
     fw_free(final);
     return status;
-}
-
-/* Room for one checkpoint and the final model, before any work is done. */
-static fw_status check_space(const fw_run_state *s) {
-    uint64_t free_bytes, needed = 2 * (uint64_t)s->job->model.table.parameter_n;
-    if (s->options->save_strategy != FW_WHEN_NO) needed += fw_checkpoint_bytes(&s->job->model.table);
-    FW_TRY(fw_disk_free(&free_bytes, s->options->output_dir));
-    if (free_bytes < needed)
-        return fw_fail(
-            FW_ERR_IO,
-            "%s has %.2f GiB free; a checkpoint and the final model need %.2f GiB: free some space or choose "
-            "another --output_dir (--save_strategy no writes no checkpoints)",
-            s->options->output_dir, (double)free_bytes / 1073741824.0, (double)needed / 1073741824.0);
-    return FW_OK;
 }
 
 static fw_status load(fw_run_state *s, const char *path, int64_t *step) {
@@ -94,7 +96,6 @@ fw_status fw_run_state_begin(fw_run_state *s, int64_t *step) {
         char *checkpoint = NULL;
         fw_comm_host_work_begin(comm, "looking for a checkpoint");
         status = claim_folder(s, &checkpoint);
-        if (status == FW_OK) status = check_space(s);
         fw_comm_host_work_end(comm);
         if (status == FW_OK && checkpoint != NULL && strlen(checkpoint) >= sizeof path)
             status = fw_fail(FW_ERR_OPTION, "the path of checkpoint %.64s... is longer than %zu bytes", checkpoint,

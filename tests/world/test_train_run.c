@@ -377,6 +377,11 @@ static void test_errors(void **state) {
     expect_error(3, "no model folder /nowhere", absent);
     const char *misspelt[] = {"--learning_rat", "1", NULL};
     expect_error(2, "learning_rate", misspelt);
+    char folder[PATH_BYTES];
+    snprintf(folder, sizeof folder, "%s/refused/run.json", dir);
+    const char *no_checkpoint[] = {"--resume_from_checkpoint", "/nowhere", NULL};
+    expect_error(3, "/nowhere/manifest.json is missing", no_checkpoint);
+    assert_false(fw_file_exists(folder)); /* what has not begun does not claim the folder */
     /* a weight that is not a number: the loss says so at the first step, on all ranks, told once */
     char broken[PATH_BYTES], path[PATH_BYTES];
     snprintf(broken, sizeof broken, "%s/broken", dir);
