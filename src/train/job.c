@@ -5,7 +5,8 @@
 #include "base/log.h"
 #include "comm/launcher.h"
 
-enum { CPU_CAP = 4096, CHUNK_ROWS_MIN = 16, CHUNK_ROWS_MAX = 1024, CHUNK_BYTES = 64 << 20 };
+/* MEETING_S: ranks wait that long for each other at the start, or ddp_timeout when it is shorter. */
+enum { MEETING_S = 60, CPU_CAP = 4096, CHUNK_ROWS_MIN = 16, CHUNK_ROWS_MAX = 1024, CHUNK_BYTES = 64 << 20 };
 
 /* Meet the other ranks, then take an even share of the cores. */
 static fw_status open_place(fw_job *job, const fw_options *o) {
@@ -13,6 +14,7 @@ static fw_status open_place(fw_job *job, const fw_options *o) {
     int found;
     FW_TRY(fw_comm_options_from_environment(&place, &found));
     place.timeout_s = (double)o->ddp_timeout;
+    if (o->ddp_timeout < MEETING_S) place.connect_timeout_s = (double)o->ddp_timeout;
     FW_TRY(fw_comm_create(&job->comm, &place));
     if (found && !place.own_launcher)
         fw_log_info(
@@ -42,7 +44,7 @@ static fw_status open_model(fw_job *job, const fw_options *o, bool need_chat) {
     FW_TRY(fw_model_folder_open(&job->folder, job->model_dir));
     FW_TRY(fw_model_folder_check(&job->folder, &job->model.table, &config));
     FW_TRY(fw_tokenizer_load(&job->tokenizer, job->model_dir));
-    if (fw_tokenizer_vocab_n(job->tokenizer) > config.V) {
+    if (fw_tokenizer_vocab_n(job->tokenizer) > config.V && fw_comm_rank(job->comm) == 0) {
         /* Ids beyond the embedding are refused when they are met; a tokenizer may have tokens that no text gives. */
         fw_log_warning("the tokenizer of %s has %d ids, the model %lld rows: ids beyond them will be refused",
                        job->model_dir, fw_tokenizer_vocab_n(job->tokenizer), (long long)config.V);
@@ -70,7 +72,9 @@ int64_t fw_job_chunk_rows(const fw_options *o, const fw_model *m, int64_t row_n)
 
 static fw_status read_unit(void *context, int32_t unit, int64_t first_n, int64_t n, float *out) {
     fw_job *job = context;
-    return fw_model_folder_read(&job->folder, &job->model.table, unit, first_n, n, out);
+    FW_TRY(fw_model_folder_read(&job->folder, &job->model.table, unit, first_n, n, out));
+    fw_hash_update(&job->weights_hash, out, (size_t)n * sizeof *out);
+    return FW_OK;
 }
 
 /* Plan first; nothing is taken unless it fits. */
@@ -105,6 +109,7 @@ static fw_status take(fw_job *job, const fw_shard_options *shard, const fw_activ
     FW_TRY(fw_activations_fill_rope(&job->activations, &job->model, job->device));
     FW_TRY(fw_shard_create(&job->shard, &job->model.table, job->device, job->comm, shard));
     fw_device_freeze(job->device);
+    fw_hash_init(&job->weights_hash);
     return fw_shard_load(job->shard, read_unit, job);
 }
 

@@ -3,6 +3,7 @@
 #ifndef FW_TRAIN_JOB_H
 #define FW_TRAIN_JOB_H
 
+#include "base/hash.h"
 #include "config/options.h"
 #include "data/batcher.h"
 #include "plan/memory_plan.h"
@@ -27,6 +28,7 @@ typedef struct fw_job {
     void *activation_memory;
     fw_token_buffers tokens;
     fw_memory_plan plan;
+    fw_hash weights_hash; /* of the weights as they were read: which base this is */
 } fw_job;
 
 /* Place, threads, device; config, tokenizer, template, weight headers checked; all ranks agree. need_chat: a folder

@@ -12,16 +12,18 @@ static bool is_writer(const fw_run_state *s) { return fw_comm_rank(s->job->comm)
 
 /* What must be the same for a resume to make sense. */
 static fw_status make_identity(json_t **out, const fw_run_state *s) {
-    char hash[32];
+    char data_hash[32], weights_hash[32];
     const fw_model_config *g = &s->job->model.config;
-    snprintf(hash, sizeof hash, "%016llx", (unsigned long long)s->dataset->hash);
-    *out = json_pack("{s:s, s:I, s:I, s:I, s:s, s:I, s:I, s:b}", "architecture", fw_architecture_class(g->architecture),
-                     "parameters", (json_int_t)s->job->model.table.parameter_n, "layers", (json_int_t)g->L,
-                     "vocab_size", (json_int_t)g->V, "data_hash", hash, "data_seed", (json_int_t)s->options->data_seed,
-                     "effective_batch",
-                     (json_int_t)(s->options->per_device_train_batch_size * s->options->gradient_accumulation_steps *
-                                  fw_comm_world(s->job->comm)),
-                     "packing", (int)s->options->packing);
+    const fw_options *o = s->options;
+    snprintf(data_hash, sizeof data_hash, "%016llx", (unsigned long long)s->dataset->hash);
+    snprintf(weights_hash, sizeof weights_hash, "%016llx", (unsigned long long)fw_hash_value(&s->job->weights_hash));
+    int64_t effective_batch =
+        o->per_device_train_batch_size * o->gradient_accumulation_steps * fw_comm_world(s->job->comm);
+    *out = json_pack("{s:s, s:I, s:I, s:I, s:s, s:s, s:I, s:I, s:b}", "architecture",
+                     fw_architecture_class(g->architecture), "parameters", (json_int_t)s->job->model.table.parameter_n,
+                     "layers", (json_int_t)g->L, "vocab_size", (json_int_t)g->V, "weights_hash", weights_hash,
+                     "data_hash", data_hash, "data_seed", (json_int_t)o->data_seed, "effective_batch",
+                     (json_int_t)effective_batch, "packing", (int)o->packing);
     return *out == NULL ? fw_fail(FW_ERR_NOMEM, "out of memory while naming the run") : FW_OK;
 }
 

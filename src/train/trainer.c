@@ -234,6 +234,7 @@ static fw_status prepare(trainer *t, int64_t *first_step) {
 static fw_status finish(trainer *t, fw_status loop_status) {
     char *model_dir = NULL;
     if (loop_status == FW_OK) FW_TRY(fw_run_state_export(&t->state, &model_dir));
+    if (t->peak_bytes == 0) t->peak_bytes = fw_host_peak_resident_bytes(); /* no step was left to do */
     fw_comm_counters counters;
     fw_comm_get_counters(t->job.comm, &counters);
     if (t->hooks->done != NULL) {

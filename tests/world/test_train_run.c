@@ -289,6 +289,19 @@ static void test_foreign_folder(void **state) {
     assert_int_equal(train("owned", 2, never), 2);
     const char *seed[] = {"--max_steps", "3", "--data_seed", "77", NULL};
     assert_int_equal(train("owned", 2, seed), 2);
+    /* the same shapes, other weights: its result would pass for this model's */
+    char other[PATH_BYTES], path[PATH_BYTES + 32];
+    snprintf(other, sizeof other, "%s/other", dir);
+    snprintf(path, sizeof path, "%s/model.safetensors", other);
+    assert_int_equal(fw_test_write_model(other, "llama_tied", FW_TEST_VOCAB_N), FW_OK);
+    assert_int_equal(fw_test_write_tokenizer(other, FW_TEST_SMOLLM2), FW_OK);
+    FILE *f = fopen(path, "r+");
+    assert_non_null(f);
+    fseek(f, -4, SEEK_END);
+    fwrite("\x00\x00\x80\x3f", 1, 4, f);
+    fclose(f);
+    const char *base[] = {"--max_steps", "3", "--model", other, NULL};
+    assert_int_equal(train("owned", 2, base), 2);
     const char *over[] = {"--max_steps", "3", "--data_seed", "77", "--overwrite_output_dir", NULL};
     assert_int_equal(train("owned", 0, over), 0);
 }
