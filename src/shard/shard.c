@@ -50,7 +50,10 @@ static fw_status allocate(fw_shard *s) {
     const fw_shard_bytes *b = &s->bytes;
     if (b->master) FW_TRY(fw_device_alloc(s->device, (void **)&s->w, b->master, "fp32 weights"));
     if (b->compute) FW_TRY(fw_device_alloc(s->device, &s->c, b->compute, "bf16 weights"));
-    if (b->gradient) FW_TRY(fw_comm_alloc(s->comm, (void **)&s->g, b->gradient, "gradients"));
+    if (b->gradient) {
+        FW_TRY(fw_comm_alloc(s->comm, (void **)&s->g, b->gradient, "gradients"));
+        FW_TRY(fw_zero(s->device, s->g, b->gradient)); /* pages that are written first are mapped once */
+    }
     if (b->moments) {
         FW_TRY(fw_device_alloc(s->device, (void **)&s->m, b->moments, "moments"));
         s->v = s->m + s->table->total_n;
