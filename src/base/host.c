@@ -80,6 +80,7 @@ uint64_t fw_host_memory_available(void) {
 
 uint64_t fw_host_resident_bytes(void) { return proc_kb("/proc/self/status", "VmRSS"); }
 uint64_t fw_host_peak_resident_bytes(void) { return proc_kb("/proc/self/status", "VmHWM"); }
+uint64_t fw_host_shared_resident_bytes(void) { return proc_kb("/proc/self/status", "RssShmem"); }
 
 uint64_t fw_host_now_ns(void) {
     struct timespec t;

@@ -15,6 +15,8 @@ uint64_t fw_host_memory_available(void);
 /* Resident memory of this process now, and the most it ever had. */
 uint64_t fw_host_resident_bytes(void);
 uint64_t fw_host_peak_resident_bytes(void);
+/* Shared memory (memfd, shm) among the resident bytes: the pages that this process has touched so far. */
+uint64_t fw_host_shared_resident_bytes(void);
 /* Monotonic, nanoseconds. */
 uint64_t fw_host_now_ns(void);
 

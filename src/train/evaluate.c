@@ -37,7 +37,7 @@ static fw_status run(fw_job *job, const fw_options *o, fw_dataset **dataset, fw_
     r->dropped_n = (*dataset)->stats.conversation_n - r->sample_n;
     r->token_n = (*dataset)->stats.token_n;
     r->tokens_per_s = (double)r->token_n / r->seconds;
-    int64_t peak = (int64_t)fw_host_peak_resident_bytes();
+    int64_t peak = (int64_t)fw_job_peak_bytes(job);
     FW_TRY(fw_comm_max_i64(job->comm, &peak, 1));
     r->peak_bytes = (uint64_t)peak;
     return FW_OK;

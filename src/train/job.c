@@ -115,6 +115,7 @@ static fw_status take(fw_job *job, const fw_shard_options *shard, const fw_activ
 
 fw_status fw_job_allocate(fw_job *job, const fw_activation_options *a, bool training, size_t token_bytes) {
     fw_shard_options shard = {.strategy = FW_SHARD_DDP, .t = job->model.t, .training = training};
+    job->shard_options = shard;
     FW_TRY(fw_comm_agree(job->comm, make_plan(job, &shard, a, token_bytes)));
     /* Taking is collective: a rank that fails in it does not come to an agreement, its caller aborts the job. */
     FW_TRY(take(job, &shard, a));
@@ -158,4 +159,10 @@ fw_step fw_job_step(fw_job *job) {
                      .shard = job->shard,
                      .activations = &job->activations,
                      .tokens = &job->tokens};
+}
+
+uint64_t fw_job_peak_bytes(const fw_job *job) {
+    uint64_t peak = fw_host_peak_resident_bytes(), shared = fw_host_shared_resident_bytes();
+    uint64_t own = fw_shard_bytes_of(&job->model.table, &job->shard_options, fw_comm_world(job->comm)).gradient;
+    return shared > own && shared - own < peak ? peak - (shared - own) : peak;
 }

@@ -24,6 +24,7 @@ typedef struct fw_job {
     bool has_chat; /* false only where a missing template is allowed */
     /* after fw_job_allocate */
     fw_shard *shard;
+    fw_shard_options shard_options;
     fw_activations activations;
     void *activation_memory;
     fw_token_buffers tokens;
@@ -45,5 +46,8 @@ int64_t fw_job_chunk_rows(const fw_options *options, const fw_model *model, int6
 fw_status fw_job_load_dataset(fw_job *job, fw_dataset **out, const char *path, int64_t max_length, bool all_tokens);
 size_t fw_job_dataset_bytes(const fw_dataset *dataset); /* takes NULL */
 fw_step fw_job_step(fw_job *job);
+/* The most memory this rank ever held. Gradient pages of other ranks that it has summed are resident here too, but they
+ * are shared memory, in the machine once: they are not counted. */
+uint64_t fw_job_peak_bytes(const fw_job *job);
 
 #endif

@@ -133,7 +133,7 @@ static fw_status save(trainer *t, int64_t step) {
 
 /* Ranks compare notes after each step: did anybody get a signal, and who has the largest resident size. */
 static fw_status agree_after_step(trainer *t, bool *stop) {
-    int64_t values[2] = {fw_interrupt_requested(), (int64_t)fw_host_peak_resident_bytes()};
+    int64_t values[2] = {fw_interrupt_requested(), (int64_t)fw_job_peak_bytes(&t->job)};
     FW_TRY(fw_comm_max_i64(t->job.comm, values, 2));
     *stop = values[0] != 0;
     t->peak_bytes = (uint64_t)values[1];
@@ -234,7 +234,7 @@ static fw_status prepare(trainer *t, int64_t *first_step) {
 static fw_status finish(trainer *t, fw_status loop_status) {
     char *model_dir = NULL;
     if (loop_status == FW_OK) FW_TRY(fw_run_state_export(&t->state, &model_dir));
-    if (t->peak_bytes == 0) t->peak_bytes = fw_host_peak_resident_bytes(); /* no step was left to do */
+    if (t->peak_bytes == 0) t->peak_bytes = fw_job_peak_bytes(&t->job); /* no step was left to do */
     fw_comm_counters counters;
     fw_comm_get_counters(t->job.comm, &counters);
     if (t->hooks->done != NULL) {
