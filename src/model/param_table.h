@@ -2,7 +2,7 @@
  *
  * A *unit* is what is gathered, reduced and freed as a piece: unit 0 is the edge (embedding, final norm and,
  * when untied, the head), unit 1 + l is transformer block l. A unit is one contiguous flat range of elements;
- * the same offsets hold for its fp32 master weights, its compute copy, its gradients and its moments.
+ * the same offsets hold for its fp32 master weights, its copy in the compute type, its gradients and its moments.
  *
  * Inside a block the order is fixed so that products can be fused: the rows of q, k, v follow each other without
  * a gap, and so do gate and up, and their biases. All other parameters start at a multiple of 16 elements (64
