@@ -29,7 +29,7 @@ static double median(double *values, int n) {
 
 /* One all_reduce, in seconds, from the moment all ranks are ready. */
 static fw_status time_all_reduce(fw_comm *c, void *x, size_t bytes, fw_dtype dtype, double *seconds) {
-    fw_comm_request request;
+    fw_comm_request request = {0};
     FW_TRY(fw_comm_barrier(c));
     uint64_t start_ns = fw_host_now_ns();
     FW_TRY(fw_comm_all_reduce(c, x, (int64_t)(bytes / fw_dtype_bytes(dtype)), dtype, &request));

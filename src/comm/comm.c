@@ -160,10 +160,20 @@ void fw_comm_host_work_end(fw_comm *c) { c->transport->set_host_work(c, NULL); }
 
 void fw_comm_get_counters(const fw_comm *c, fw_comm_counters *out) {
     const fw_progress *p = &c->progress;
-    *out = (fw_comm_counters){.all_reduce_bytes = atomic_load(&p->bytes[FW_COMM_ALL_REDUCE]),
-                              .reduce_scatter_bytes = atomic_load(&p->bytes[FW_COMM_REDUCE_SCATTER]),
-                              .all_gather_bytes = atomic_load(&p->bytes[FW_COMM_ALL_GATHER]),
-                              .broadcast_bytes = atomic_load(&p->bytes[FW_COMM_BROADCAST]),
+    fw_comm_traffic of[FW_COMM_KIND_N], total = {0};
+    for (int k = 0; k < FW_COMM_KIND_N; k++) {
+        of[k] = (fw_comm_traffic){.call_n = atomic_load(&p->tally[k].call_n),
+                                  .sent_bytes = atomic_load(&p->tally[k].sent_bytes),
+                                  .received_bytes = atomic_load(&p->tally[k].received_bytes)};
+        total.call_n += of[k].call_n;
+        total.sent_bytes += of[k].sent_bytes;
+        total.received_bytes += of[k].received_bytes;
+    }
+    *out = (fw_comm_counters){.all_reduce = of[FW_COMM_ALL_REDUCE],
+                              .reduce_scatter = of[FW_COMM_REDUCE_SCATTER],
+                              .all_gather = of[FW_COMM_ALL_GATHER],
+                              .broadcast = of[FW_COMM_BROADCAST],
+                              .total = total,
                               .wait_ns = atomic_load(&p->wait_ns),
                               .busy_ns = atomic_load(&p->busy_ns)};
 }

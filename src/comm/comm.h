@@ -63,9 +63,27 @@ void fw_comm_set_cpus(fw_comm *c, const int *cpus, int cpu_n);
  * zeroed, freed by destroy. Errors: FW_ERR_NOMEM, FW_ERR_IO with the shortage named. */
 fw_status fw_comm_alloc(fw_comm *c, void **out, size_t bytes, const char *what);
 
-/* One started collective; owned by the caller, valid until waited for. */
+/* A group of ranks first, first + stride, ... (n of them) of `parent`, this rank among them; its rank in the group is
+ * its place in this row. Collective over the parent: every rank calls it in the same order, and the groups of one call
+ * partition the parent (first and stride may differ between them, and n). For hybrid sharding: shard groups
+ * (consecutive ranks, stride 1) and replica groups (one rank of each shard group).
+ *
+ * On a group these are allowed: the five collectives, wait, barrier, rank, world, transport, get_counters, destroy
+ * (before the parent's); all else is the parent's (FW_ERR_INTERNAL, or FW_ASSERT where nothing is returned). A group's
+ * collectives run in the parent's queue, in the order in which this rank starts them, and work in place on memory of
+ * the parent's fw_comm_alloc. Ranks must start them so that no two wait for each other: what two ranks have in common
+ * (parent's and groups'), both start in the same order. A failure anywhere in the parent ends every wait in a group.
+ * n = 1 is valid: its collectives move nothing between ranks and finish in order like all others.
+ * Errors: FW_ERR_INTERNAL (a group of a group, this rank not in it, ranks outside the parent), FW_ERR_RANK (the groups
+ * of this call overlap or leave a rank out: names two ranks and their groups), FW_ERR_NOMEM. */
+fw_status fw_comm_group(fw_comm **out, fw_comm *parent, int first, int stride, int n);
+
+/* One started collective; owned by the caller, valid until waited for. Zero-initialise it.
+ * label: set by the caller before the start, or NULL: what is moved, e.g. "layers.3". The same on every rank (its
+ * first 39 bytes are compared); must outlive the wait. Appears in messages and in the trace. */
 typedef struct fw_comm_request {
     uint64_t ticket;
+    const char *label;
 } fw_comm_request;
 
 /* buffer[i] = sum over ranks, n elements of fp32 or bf16 (summed in fp32, rounded once), in place. */
@@ -110,13 +128,22 @@ void fw_comm_host_work_end(fw_comm *c);
  * failed; 0 switches it off. */
 void fw_comm_fail_at(uint64_t n);
 
-/* What crossed between ranks since the start, payload of this rank, by the formulas of nccl-tests:
- * all_reduce 2 (W-1)/W * bytes, reduce_scatter and all_gather (W-1)/W * bytes, broadcast bytes
- * (each rounded down to a byte). */
+/* What crossed between ranks since the start, payload of this rank by the formulas of nccl-tests, each collective
+ * rounded down to a byte, W ranks:
+ *   all_reduce                  sent = received = 2 (W-1)/W * bytes of the buffer
+ *   reduce_scatter, all_gather  sent = received = (W-1)/W * bytes of the whole buffer
+ *   broadcast                   the root sends the bytes once; every other rank receives them
+ * A group counts its own collectives; the parent's counters do not contain those of its groups. */
+typedef struct fw_comm_traffic {
+    uint64_t call_n; /* collectives done */
+    uint64_t sent_bytes, received_bytes;
+} fw_comm_traffic;
+
 typedef struct fw_comm_counters {
-    uint64_t all_reduce_bytes, reduce_scatter_bytes, all_gather_bytes, broadcast_bytes;
-    uint64_t wait_ns; /* time spent in fw_comm_wait: communication not hidden behind computing */
-    uint64_t busy_ns; /* time the background thread worked on collectives */
+    fw_comm_traffic all_reduce, reduce_scatter, all_gather, broadcast;
+    fw_comm_traffic total; /* their sum */
+    uint64_t wait_ns;      /* time spent in fw_comm_wait: communication not hidden behind computing */
+    uint64_t busy_ns;      /* time the background thread worked on collectives, waiting for other ranks included */
 } fw_comm_counters;
 void fw_comm_get_counters(const fw_comm *c, fw_comm_counters *out);
 

@@ -12,6 +12,11 @@
 
 enum { FW_COMM_QUEUE_N = 256 }; /* collectives started and not yet done; starting more waits */
 
+/* What one kind of collective has moved so far: fw_comm_traffic, counted by one thread and read by any. */
+typedef struct fw_comm_tally {
+    _Atomic uint64_t call_n, sent_bytes, received_bytes;
+} fw_comm_tally;
+
 /* The queue of started collectives and the thread that works on it (comm_queue.c). */
 typedef struct fw_progress {
     pthread_t thread;
@@ -24,7 +29,7 @@ typedef struct fw_progress {
     _Atomic int failed;                 /* no collective after done_n will ever be done */
     _Atomic int stop;
     _Atomic uint64_t wait_ns, busy_ns;
-    _Atomic uint64_t bytes[FW_COMM_KIND_N];
+    fw_comm_tally tally[FW_COMM_KIND_N];
 } fw_progress;
 
 struct fw_comm {

@@ -17,17 +17,22 @@ const char *fw_comm_kind_name(fw_comm_kind kind) {
     return (unsigned)kind < FW_COMM_KIND_N ? names[kind] : "unknown";
 }
 
-/* The formulas of nccl-tests, with 1/W last so that nothing is lost before the final rounding. */
-static uint64_t payload_bytes(const fw_comm_op *op, int world) {
-    uint64_t bytes = (uint64_t)op->n * fw_dtype_bytes(op->dtype), w = (uint64_t)world;
+/* The formulas of comm.h, with 1/W last so that nothing is lost before the final rounding. */
+static void count(fw_comm *c, const fw_comm_op *op) {
+    uint64_t bytes = (uint64_t)op->n * fw_dtype_bytes(op->dtype), w = (uint64_t)c->options.world, sent = 0;
+    int is_root = op->root == c->options.rank;
     switch (op->kind) {
-    case FW_COMM_ALL_REDUCE: return 2 * (w - 1) * bytes / w;
+    case FW_COMM_ALL_REDUCE: sent = 2 * (w - 1) * bytes / w; break;
     case FW_COMM_REDUCE_SCATTER:
-    case FW_COMM_ALL_GATHER: return (w - 1) * bytes / w;
-    case FW_COMM_BROADCAST: return w > 1 ? bytes : 0;
+    case FW_COMM_ALL_GATHER: sent = (w - 1) * bytes / w; break;
+    case FW_COMM_BROADCAST: sent = w > 1 && is_root ? bytes : 0; break;
     case FW_COMM_KIND_N: break;
     }
-    return 0;
+    uint64_t received = op->kind != FW_COMM_BROADCAST ? sent : is_root ? 0 : bytes;
+    fw_comm_tally *tally = &c->progress.tally[op->kind];
+    atomic_fetch_add_explicit(&tally->call_n, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&tally->sent_bytes, sent, memory_order_relaxed);
+    atomic_fetch_add_explicit(&tally->received_bytes, received, memory_order_relaxed);
 }
 
 static fw_status run_one(fw_comm *c, const fw_comm_op *op) {
@@ -39,8 +44,7 @@ static fw_status run_one(fw_comm *c, const fw_comm_op *op) {
     uint64_t start_ns = fw_host_now_ns();
     fw_status status = c->transport->run(c, op);
     atomic_fetch_add_explicit(&p->busy_ns, fw_host_now_ns() - start_ns, memory_order_relaxed);
-    if (status == FW_OK)
-        atomic_fetch_add_explicit(&p->bytes[op->kind], payload_bytes(op, c->options.world), memory_order_relaxed);
+    if (status == FW_OK) count(c, op);
     return status;
 }
 

@@ -106,7 +106,7 @@ fw_status fw_run_state_begin(fw_run_state *s, int64_t *step) {
         fw_free(checkpoint);
     }
     FW_TRY(fw_comm_agree(comm, status));
-    fw_comm_request request;
+    fw_comm_request request = {.label = "checkpoint path"};
     FW_TRY(fw_comm_broadcast(comm, path, sizeof path, 0, &request));
     FW_TRY(fw_comm_wait(comm, &request));
     if (path[0] == 0) return FW_OK;

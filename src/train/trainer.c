@@ -246,7 +246,7 @@ static fw_status finish(trainer *t, fw_status loop_status) {
                                   .train_s = seconds,
                                   .final_loss = t->last_logged_loss,
                                   .peak_bytes = t->peak_bytes,
-                                  .sent_bytes_per_step = counters.all_reduce_bytes / steps,
+                                  .sent_bytes_per_step = counters.total.sent_bytes / steps,
                                   .exposed_s = (double)counters.wait_ns * 1e-9,
                                   .model_dir = model_dir,
                                   .checkpoint = t->state.last_checkpoint};

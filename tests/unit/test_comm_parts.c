@@ -192,7 +192,7 @@ static void wrong_calls_are_refused(void **state) {
     (void)state;
     fw_comm *c;
     float x[4] = {1, 2, 3, 4}, y[4];
-    fw_comm_request request;
+    fw_comm_request request = {0};
     assert_int_equal(fw_comm_create(&c, &(fw_comm_options){.world = 1}), FW_OK);
     assert_string_equal(fw_comm_transport(c), "self");
     assert_int_equal(fw_comm_all_reduce(c, x, 4, FW_I32, &request), FW_ERR_INTERNAL);

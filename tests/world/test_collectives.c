@@ -66,7 +66,7 @@ static int same_bits(float a, float b) { return memcmp(&a, &b, sizeof a) == 0; }
 static int try_all_kinds(fw_comm *c, void *buffer, void *part, int64_t n, fw_dtype dtype, int in_place) {
     const int world = fw_comm_world(c), me = fw_comm_rank(c);
     const int64_t even_n = n / world * world, part_n = even_n / world;
-    fw_comm_request request;
+    fw_comm_request request = {0};
     void *own_part = (char *)buffer + (size_t)(me * part_n) * fw_dtype_bytes(dtype);
 
     for (int64_t i = 0; i < n; i++) put(buffer, i, dtype, value_of(me, i));
@@ -132,7 +132,7 @@ static int counters(fw_comm *c, void *context) {
     (void)context;
     const uint64_t w = (uint64_t)fw_comm_world(c);
     float *x;
-    fw_comm_request request[4];
+    fw_comm_request request[4] = {0};
     fw_comm_counters n;
     const int64_t elements = 60 * 1000; /* 60 divides by 1..5 */
     FW_RANK_CHECK(fw_comm_alloc(c, (void **)&x, (size_t)elements * 4, "x") == FW_OK);
@@ -145,10 +145,18 @@ static int counters(fw_comm *c, void *context) {
     FW_RANK_CHECK(fw_comm_broadcast(c, x, 12345, 0, &request[3]) == FW_OK);
     for (int i = 3; i >= 0; i--) FW_RANK_CHECK(fw_comm_wait(c, &request[i]) == FW_OK); /* any order */
     fw_comm_get_counters(c, &n);
-    FW_RANK_CHECK(n.all_reduce_bytes == 3 * 2 * (w - 1) * 240000 / w);
-    FW_RANK_CHECK(n.reduce_scatter_bytes == (w - 1) * 120000 / w);
-    FW_RANK_CHECK(n.all_gather_bytes == (w - 1) * 240000 / w);
-    FW_RANK_CHECK(n.broadcast_bytes == (w > 1 ? 12345 : 0));
+    const uint64_t sum = 3 * 2 * (w - 1) * 240000 / w, scatter = (w - 1) * 120000 / w, gather = (w - 1) * 240000 / w;
+    const uint64_t cast = w > 1 ? 12345 : 0;
+    int is_root = fw_comm_rank(c) == 0;
+    FW_RANK_CHECK(n.all_reduce.call_n == 3 && n.all_reduce.sent_bytes == sum && n.all_reduce.received_bytes == sum);
+    FW_RANK_CHECK(n.reduce_scatter.call_n == 1 && n.reduce_scatter.sent_bytes == scatter);
+    FW_RANK_CHECK(n.reduce_scatter.received_bytes == scatter);
+    FW_RANK_CHECK(n.all_gather.call_n == 1 && n.all_gather.sent_bytes == gather);
+    FW_RANK_CHECK(n.all_gather.received_bytes == gather);
+    FW_RANK_CHECK(n.broadcast.call_n == 1 && n.broadcast.sent_bytes == (is_root ? cast : 0));
+    FW_RANK_CHECK(n.broadcast.received_bytes == (is_root ? 0 : cast));
+    FW_RANK_CHECK(n.total.call_n == 6 && n.total.sent_bytes == sum + scatter + gather + (is_root ? cast : 0));
+    FW_RANK_CHECK(n.total.received_bytes == sum + scatter + gather + (is_root ? 0 : cast));
     return 0;
 }
 

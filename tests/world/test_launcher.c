@@ -308,7 +308,7 @@ static int be_a_rank(const char *how, const char *where) {
     float *x;
     fw_status status = fw_comm_alloc(c, (void **)&x, 4000, "x");
     for (int k = 0; k < 100 && status == FW_OK; k++) {
-        fw_comm_request request;
+        fw_comm_request request = {0};
         for (int i = 0; i < 1000; i++) x[i] = (float)(o.rank + k);
         if (k == 50 && o.rank == 1 && strcmp(how, "fail") == 0) {
             status = fw_fail(FW_ERR_INPUT, "reading x: broken");

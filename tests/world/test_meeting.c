@@ -60,7 +60,7 @@ static pid_t send_rank(int index, fw_comm_options o, double late_s) {
     fw_status status = fw_comm_create(&c, &o);
     if (status == FW_OK) {
         float x = 1;
-        fw_comm_request request;
+        fw_comm_request request = {0};
         status = fw_comm_all_reduce(c, &x, 1, FW_F32, &request);
         if (status == FW_OK) status = fw_comm_wait(c, &request);
         if (status == FW_OK && x != (float)o.world) status = fw_fail(FW_ERR_INTERNAL, "the sum is %g", (double)x);
@@ -298,7 +298,7 @@ static int bothers_itself(fw_comm *c, void *context) {
     int port = *(int *)context, fds[120];
     if (fw_comm_rank(c) == 0) bother(port, fds, 120);
     float x[3] = {1, 1, 1};
-    fw_comm_request request;
+    fw_comm_request request = {0};
     for (int k = 0; k < 50; k++) {
         FW_RANK_CHECK(fw_comm_all_reduce(c, x, 3, FW_F32, &request) == FW_OK && fw_comm_wait(c, &request) == FW_OK);
         FW_RANK_CHECK(fw_comm_barrier(c) == FW_OK);
@@ -414,7 +414,7 @@ static int create_short_of_memory(const fw_comm_options *o, const shortage *s) {
     fw_status status = fw_comm_create(&c, o);
     fw_alloc_fail_at(0);
     if (status == FW_OK) { /* another rank failed later than this one's creation */
-        fw_comm_request request;
+        fw_comm_request request = {0};
         float x = 0;
         status = fw_comm_all_reduce(c, &x, 1, FW_F32, &request);
         if (status == FW_OK) status = fw_comm_wait(c, &request);

@@ -36,7 +36,7 @@ static void nap(double seconds) {
 /* Sums without end until something fails; notes what it was told. */
 static int sum_until_failure(fw_comm *c, int with_exchanges) {
     float *x;
-    fw_comm_request request[2];
+    fw_comm_request request[2] = {0};
     fw_status status = fw_comm_alloc(c, (void **)&x, 2 * N * sizeof *x, "x");
     for (int k = 0; status == FW_OK && k < 100000; k++) {
         atomic_store(&page->step, k);
@@ -62,7 +62,7 @@ static int killed_in_the_middle(fw_comm *c, void *context) {
     atomic_store(&page->pid[fw_comm_rank(c)], getpid());
     if (fw_comm_rank(c) != 1) return sum_until_failure(c, with_exchanges);
     float *x;
-    fw_comm_request request;
+    fw_comm_request request = {0};
     if (fw_comm_alloc(c, (void **)&x, 2 * N * sizeof *x, "x") != FW_OK) return 1;
     for (int k = 0; k < 5; k++) {
         for (int i = 0; i < 2; i++)
@@ -122,7 +122,7 @@ static int gives_up(fw_comm *c, void *context) {
     if (fw_comm_rank(c) != who) return sum_until_failure(c, 0);
     fw_fail(FW_ERR_INPUT, "reading x: value %d is bad", 17);
     fw_comm_abort(c, FW_ERR_INPUT);
-    fw_comm_request request;
+    fw_comm_request request = {0};
     float x = 0;
     FW_RANK_CHECK(fw_comm_all_reduce(c, &x, 1, FW_F32, &request) == FW_ERR_INPUT); /* its own reason stays its own */
     FW_RANK_CHECK(fw_comm_abort_origin(c) == who && fw_comm_reports_failure(c));
@@ -172,7 +172,7 @@ static int works_long(fw_comm *c, void *context) {
     }
     FW_RANK_CHECK(fw_comm_barrier(c) == FW_OK);
     float x = 1;
-    fw_comm_request request;
+    fw_comm_request request = {0};
     if (fw_comm_rank(c) == 0) {
         fw_comm_host_work_begin(c, "saving");
         nap(2.2);
@@ -295,7 +295,7 @@ static int fails_at_the_nth(fw_comm *c, void *context) {
     float x[5] = {1, 2, 3, 4, 5};
     int done = 0;
     for (; done < 10 && status == FW_OK; done++) {
-        fw_comm_request request;
+        fw_comm_request request = {0};
         status = fw_comm_all_reduce(c, x, 5, FW_F32, &request);
         if (status == FW_OK) status = fw_comm_wait(c, &request);
     }
@@ -358,7 +358,7 @@ static void a_job_may_go_on_after_an_agreed_failure(void **state) {
 static int closes_with_work_left(fw_comm *c, void *context) {
     (void)context;
     static float x[300][10];
-    fw_comm_request request;
+    fw_comm_request request = {0};
     /* rank 0 starts what the others never will, and closes: nothing hangs */
     int n = fw_comm_rank(c) == 0 ? 200 : 0;
     for (int k = 0; k < n; k++) FW_RANK_CHECK(fw_comm_all_reduce(c, x[k], 10, FW_F32, &request) == FW_OK);
