@@ -120,6 +120,14 @@ done:
     return status;
 }
 
+fw_status fw_file_append(const char *path, const void *bytes, size_t n_bytes) {
+    int fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
+    if (fd < 0) return fw_fail(FW_ERR_IO, "cannot append to %s: %s", path, strerror(errno));
+    fw_status status = write_all(fd, path, bytes, n_bytes);
+    if (close(fd) != 0 && status == FW_OK) status = fw_fail(FW_ERR_IO, "closing %s: %s", path, strerror(errno));
+    return status;
+}
+
 fw_status fw_file_copy(const char *from, const char *to) {
     fw_mapping source;
     FW_TRY(fw_file_map(&source, from));

@@ -27,6 +27,8 @@ void fw_file_unmap_pages(const fw_mapping *mapping, size_t offset, size_t bytes)
 fw_status fw_file_read(fw_strbuf *out, const char *path, size_t limit_bytes);
 /* Write a whole small file, atomically (see above). */
 fw_status fw_file_write(const char *path, const void *bytes, size_t n_bytes);
+/* Append to a file that is there. */
+fw_status fw_file_append(const char *path, const void *bytes, size_t n_bytes);
 /* Copy a file, atomically. */
 fw_status fw_file_copy(const char *from, const char *to);
 
