@@ -25,6 +25,7 @@ fw_status fw_cli_find_command(fw_command *out, const char *name);
 fw_status fw_cli_help(int argc, char *const *argv);
 fw_status fw_cli_help_overview(void);
 fw_status fw_cli_help_command(fw_command command);
-fw_status fw_cli_version(void);
+/* finewire version: nothing may come after it. */
+fw_status fw_cli_version(int argc, char *const *argv);
 
 #endif

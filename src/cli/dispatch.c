@@ -60,7 +60,7 @@ static fw_status run(int argc, char **argv) {
     argv += 2;
     if (strcmp(name, "help") == 0 || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
         return fw_cli_help(argc, argv);
-    if (strcmp(name, "version") == 0 || strcmp(name, "--version") == 0) return fw_cli_version();
+    if (strcmp(name, "version") == 0 || strcmp(name, "--version") == 0) return fw_cli_version(argc, argv);
     if (name[0] == '-')
         return fw_fail(FW_ERR_OPTION, "the command comes first: finewire COMMAND %.100s; finewire help lists them",
                        name);

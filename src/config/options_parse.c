@@ -4,8 +4,10 @@
 #include "base/alloc.h"
 #include "base/file.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { NAME_BYTES = 128, RECIPE_LIMIT_BYTES = 1 << 20 };
 
@@ -35,14 +37,32 @@ static fw_status split(char name[NAME_BYTES], const char **value, const char *fl
     return FW_OK;
 }
 
+/* The word after a flag that stands alone: another option, or what the command takes as its bare argument, which must
+ * be there. Anything else was meant as the flag's value, and would otherwise be said to be a missing file. `option`:
+ * the flag without its "no". */
+static fw_status check_following(const fw_options *o, const fw_arguments *a, const char *name, const char *option) {
+    const char *word = a->next < a->argc ? a->argv[a->next] : NULL;
+    if (word == NULL || (word[0] == '-' && word[1] != 0)) return FW_OK;
+    fw_command_info command = fw_command_get(o->command);
+    if (command.positional < 0)
+        return fw_fail(FW_ERR_OPTION, "--%s is followed by \"%.100s\"; write --%s true, --%s false, or the flag alone",
+                       name, word, option, option);
+    if (access(word, F_OK) == 0) return FW_OK;
+    return fw_fail(FW_ERR_OPTION,
+                   "--%s is followed by \"%.100s\", which is neither true nor false nor a %s that exists; write --%s "
+                   "true, --%s false, or the flag alone",
+                   name, word, fw_option_get((fw_option_id)command.positional)->name, option, option);
+}
+
 /* --no_bf16, where bf16 is an option that may be true or false. */
-static fw_status parse_negated(fw_options *o, const char *name, const char *value) {
+static fw_status parse_negated(fw_options *o, const fw_arguments *a, const char *name, const char *value) {
     fw_option_id id;
     const fw_option_spelling *spelling;
     FW_TRY(fw_option_find(&id, &spelling, o->command, name + 3, command_line));
     if (fw_option_get(id)->type != FW_TYPE_BOOL)
         return fw_fail(FW_ERR_OPTION, "--%s: %s takes a value, there is no \"no\" to it", name, name + 3);
     if (value != NULL) return fw_fail(FW_ERR_OPTION, "--%s takes no value; write --%s %.100s", name, name + 3, value);
+    FW_TRY(check_following(o, a, name, name + 3));
     return set(o, id, spelling, name, "false");
 }
 
@@ -52,7 +72,7 @@ static fw_status parse_flag(fw_options *o, fw_arguments *a, const char *flag) {
     fw_option_id id;
     const fw_option_spelling *spelling;
     FW_TRY(split(name, &value, flag));
-    if (strncmp(name, "no_", 3) == 0 && !fw_option_comes_later(name)) return parse_negated(o, name, value);
+    if (strncmp(name, "no_", 3) == 0 && !fw_option_comes_later(name)) return parse_negated(o, a, name, value);
     FW_TRY(fw_option_find(&id, &spelling, o->command, name, command_line));
     const char *following = a->next < a->argc ? a->argv[a->next] : NULL;
     if (value == NULL && fw_option_get(id)->type == FW_TYPE_BOOL) {
@@ -62,6 +82,7 @@ static fw_status parse_flag(fw_options *o, fw_arguments *a, const char *flag) {
             value = following;
             a->next++;
         } else {
+            FW_TRY(check_following(o, a, name, name));
             value = "true";
         }
     }
@@ -115,6 +136,11 @@ fw_status fw_options_parse(fw_options *o, int argc, char *const *argv) {
     }
     FW_TRY(parse_arguments(o, &(fw_arguments){argc, 0, argv}));
     if (o->recipe == NULL) return FW_OK;
+    if (access(o->recipe, F_OK) != 0 && (errno == ENOENT || errno == ENOTDIR))
+        return fw_fail(FW_ERR_OPTION,
+                       "there is no recipe %s; check the path (a recipe is a YAML file of options, finewire help %s "
+                       "lists them), or give the options as --NAME VALUE",
+                       o->recipe, fw_command_get(o->command).name);
     fw_strbuf text = {0};
     fw_status status;
     status = fw_file_read(&text, o->recipe, RECIPE_LIMIT_BYTES);

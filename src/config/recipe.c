@@ -1,6 +1,7 @@
 /* The recipe: a flat YAML map from option names to values.
  *
- * Source: YAML 1.1 as libyaml reads it. Taken: one document, one map, scalars in any style, comments.
+ * Source: YAML 1.1 as libyaml reads it. Taken: one document, one map, scalars in any style, comments. An option
+ * without a value (`seed:`, `seed: ~`, `seed: null`) counts as not given.
  * Refused, each with file and line: lists and maps as values, anchors, aliases, merges, tags, a second
  * document, a key given twice (under any of its names). Events are handled one by one and nothing nests,
  * so a hostile file costs no stack and no memory beyond its own size. */
@@ -78,10 +79,11 @@ static fw_status read_key(fw_recipe *r, const yaml_event_t *e, char key[KEY_BYTE
     return FW_OK;
 }
 
+/* YAML 1.1 has these five ways to write "nothing"; "" in quotes is a text. */
 static bool is_null(const yaml_event_t *e) {
     const char *text = (const char *)e->data.scalar.value;
     if (e->data.scalar.style != YAML_PLAIN_SCALAR_STYLE) return false;
-    return strcmp(text, "null") == 0 || strcmp(text, "Null") == 0 || strcmp(text, "NULL") == 0 ||
+    return text[0] == 0 || strcmp(text, "null") == 0 || strcmp(text, "Null") == 0 || strcmp(text, "NULL") == 0 ||
            strcmp(text, "~") == 0;
 }
 
@@ -100,9 +102,7 @@ static fw_status apply(fw_recipe *r, const char *key, const yaml_event_t *value,
     if (value->type != YAML_SCALAR_EVENT)
         return fw_fail(FW_ERR_OPTION, "%s takes one value, not a list or a map", label);
     const char *text = (const char *)value->data.scalar.value;
-    if (is_null(value)) return FW_OK; /* as if the line were not there */
-    if (text[0] == 0 && value->data.scalar.style == YAML_PLAIN_SCALAR_STYLE)
-        return fw_fail(FW_ERR_OPTION, "%s has no value; write one or take the line out", label);
+    if (is_null(value)) return FW_OK;                          /* as if the line were not there */
     bool wins = r->o->origin[id].from != FW_FROM_COMMAND_LINE; /* else: checked, and left as it is */
     FW_TRY(fw_option_set(r->o, id, spelling, key, text, place, wins));
     if (wins) {

@@ -161,14 +161,30 @@ static fw_status read_rope(json_t **out, double *theta, key_maker *k, int64_t he
     return *out != NULL ? FW_OK : fw_fail(FW_ERR_NOMEM, "out of memory while making config.json");
 }
 
-/* One row of the embedding for each token: the size of the vocabulary that counts. */
-static fw_status read_vocabulary(int64_t *vocab_n, const fw_gguf *file, int64_t hidden) {
+/* One row of the embedding for each token: the size of the vocabulary that counts. The file may say it once more. */
+static fw_status read_vocabulary(int64_t *vocab_n, key_maker *k, int64_t hidden) {
+    const fw_gguf *file = k->file;
     const fw_gguf_tensor *t = fw_gguf_find_tensor(file, "token_embd.weight");
     if (t == NULL) return fw_fail(FW_ERR_INPUT, "%s: tensor token_embd.weight is missing", file->path);
     if (t->rank != 2 || t->shape[1] != hidden)
         return fw_fail(FW_ERR_INPUT, "%s: tensor token_embd.weight does not have rows of embedding_length %" PRId64,
                        file->path, hidden);
     *vocab_n = t->shape[0];
+    const char *key = key_of(k, "vocab_size");
+    if (fw_gguf_find(file, key) == NULL) return FW_OK;
+    int64_t said_n;
+    FW_TRY(fw_gguf_get_int(&said_n, file, key, 1, SIZE_MAX_N));
+    const fw_gguf_value *tokens = fw_gguf_find(file, "tokenizer.ggml.tokens");
+    if (tokens != NULL && tokens->element_n > (uint64_t)said_n)
+        return fw_fail(FW_ERR_INPUT,
+                       "%s: %s is %" PRId64 ", and tokenizer.ggml.tokens has %" PRIu64
+                       ": the file contradicts itself; convert the model again",
+                       file->path, key, said_n, tokens->element_n);
+    if (said_n != *vocab_n)
+        return fw_fail(FW_ERR_INPUT,
+                       "%s: %s is %" PRId64 ", and tensor token_embd.weight has %" PRId64
+                       " rows: the file contradicts itself; convert the model again",
+                       file->path, key, said_n, *vocab_n);
     return FW_OK;
 }
 
@@ -218,7 +234,7 @@ fw_status fw_import_make_config(json_t **out, const fw_gguf *file) {
     FW_TRY_OR(fw_import_set(c, "head_dim", json_integer(head)), done);
     FW_TRY_OR(set_int(c, "intermediate_size", &k, "feed_forward_length", &n), done);
     FW_TRY_OR(set_int(c, "max_position_embeddings", &k, "context_length", &n), done);
-    FW_TRY_OR(read_vocabulary(&n, file, hidden), done);
+    FW_TRY_OR(read_vocabulary(&n, &k, hidden), done);
     FW_TRY_OR(fw_import_set(c, "vocab_size", json_integer(n)), done);
     FW_TRY_OR(fw_gguf_get_float(&eps, file, key_of(&k, "attention.layer_norm_rms_epsilon")), done);
     FW_TRY_OR(fw_import_set(c, "rms_norm_eps", json_real(shortest(eps))), done);

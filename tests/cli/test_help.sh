@@ -41,9 +41,19 @@ expect 2 'finewire: error: --learnin_rate is not an option of finewire train; di
   train --learnin_rate 1
 expect 2 'finewire: error: --learning_rate is 11; it must be from 0 to 10' train --learning-rate=11
 expect 2 'finewire: error: finewire train needs --model_name_or_path PATH (or a line of the recipe)' train
-expect 2 "finewire: error: reading the recipe: cannot open $folder/none.yaml: No such file or directory" \
-  train "$folder/none.yaml"
+expect 2 "finewire: error: there is no recipe $folder/none.yaml; check the path (a recipe is a YAML file of options, \
+finewire help train lists them), or give the options as --NAME VALUE" train "$folder/none.yaml"
+expect 2 "finewire: error: --packing is followed by \"maybe\", which is neither true nor false nor a recipe that exists; \
+write --packing true, --packing false, or the flag alone" train --packing maybe
 expect 2 "finewire: error: reading the recipe: cannot read $folder: it is a folder" train "$folder"
+
+# a bare flag before the recipe; the recipe is read: what it lacks is named
+printf 'model: m\n' >"$folder/bare.yaml"
+expect 2 'finewire: error: finewire train needs --dataset_name PATH (or a line of the recipe)' \
+  train --packing "$folder/bare.yaml"
+# nothing may come after version
+expect 2 'finewire: error: finewire version takes nothing more; leave out "x"' version x
+expect 2 'finewire: error: finewire version takes nothing more; leave out "--json"' --version --json; silent
 
 printf 'model: m\noutput_dir: o\n\nlr_scheduler: cosine\n' >"$folder/r.yaml"
 expect 2 "finewire: error: $folder/r.yaml:4: lr_scheduler is not an option of finewire train; did you mean lr_scheduler_type?" \

@@ -123,6 +123,26 @@ static void test_refusals(void **state) {
         {FW_COMMAND_TRAIN, "a.yaml|b.yaml", "finewire train takes one recipe; \"b.yaml\" is a second one"},
         {FW_COMMAND_EVAL, "x", "finewire eval does not know what to do with \"x\"; options are --NAME VALUE"},
         {FW_COMMAND_EVAL, "-m|x", "-m is not an option of finewire; options begin with two dashes"},
+        /* a word after a flag that stands alone */
+        {FW_COMMAND_TRAIN, "--packing|maybe",
+         "--packing is followed by \"maybe\", which is neither true nor false nor a recipe that exists; write "
+         "--packing "
+         "true, --packing false, or the flag alone"},
+        {FW_COMMAND_TRAIN, "--no-packing|true",
+         "--no_packing is followed by \"true\", which is neither true nor false nor a recipe that exists; write "
+         "--packing true, --packing false, or the flag alone"},
+        {FW_COMMAND_IMPORT, "--output|o|--overwrite|none.gguf",
+         "--overwrite is followed by \"none.gguf\", which is neither true nor false nor a file that exists; write "
+         "--overwrite true, --overwrite false, or the flag alone"},
+        {FW_COMMAND_EVAL, "--json|maybe",
+         "--json is followed by \"maybe\"; write --json true, --json false, or the flag alone"},
+        {FW_COMMAND_TRAIN, "--packing|-x", "-x is not an option of finewire; options begin with two dashes"},
+        {FW_COMMAND_TRAIN, "--packing|none/none.yaml|--seed|1",
+         "--packing is followed by \"none/none.yaml\", which is neither true nor false nor a recipe that exists; write "
+         "--packing true, --packing false, or the flag alone"},
+        {FW_COMMAND_TRAIN, "none/none.yaml",
+         "there is no recipe none/none.yaml; check the path (a recipe is a YAML file of options, finewire help train "
+         "lists them), or give the options as --NAME VALUE"},
         {FW_COMMAND_TRAIN, "--=x", "--=x is not an option of finewire"},
         /* rules between options */
         {FW_COMMAND_TRAIN, "", "finewire train needs --model_name_or_path PATH (or a line of the recipe)"},
@@ -249,7 +269,7 @@ static void test_recipe_and_command_line(void **state) {
     fw_options_fini(&o);
     unlink(path);
     snprintf(line, sizeof line, "--recipe|%s", path);
-    assert_non_null(strstr(refusal(FW_COMMAND_TRAIN, line), "reading the recipe: cannot open /tmp/fw-recipe-"));
+    assert_non_null(strstr(refusal(FW_COMMAND_TRAIN, line), "there is no recipe /tmp/fw-recipe-"));
 }
 
 static void test_nth_allocation_fails(void **state) {

@@ -26,6 +26,9 @@ static void test_good(void **state) {
                        "evaluation_strategy: no\r\n"
                        "packing: True\r\n"
                        "save_total_limit: null\r\n"
+                       "seed:\r\n"
+                       "data_seed: ~\r\n"
+                       "eval_dataset: # nothing yet\r\n"
                        "output_dir: >-\r\n  out\r\n"
                        "max_shard_size: 200 MB\r\n";
     assert_int_equal(read_bytes(&o, text, strlen(text)), FW_OK);
@@ -35,6 +38,9 @@ static void test_good(void **state) {
     assert_int_equal(o.max_length, 512);
     assert_int_equal(o.max_shard_size, 200000000);
     assert_false(fw_options_given(&o, FW_OPTION_save_total_limit)); /* null is as if not written */
+    assert_false(fw_options_given(&o, FW_OPTION_seed));             /* and so is nothing */
+    assert_false(fw_options_given(&o, FW_OPTION_data_seed));
+    assert_null(o.eval_dataset);
     assert_int_equal(o.origin[FW_OPTION_learning_rate].from, FW_FROM_RECIPE);
     assert_int_equal(o.origin[FW_OPTION_learning_rate].line, 3);
     fw_options_fini(&o);
@@ -64,7 +70,8 @@ static void test_refusals(void **state) {
         {"learning_rate: .inf", "r.yaml:1: learning_rate is \".inf\": it must be a finite number"},
         {"seed: [1, 2]", "r.yaml:1: seed takes one value, not a list or a map"},
         {"seed:\n  x: 1", "r.yaml:1: seed takes one value, not a list or a map"},
-        {"seed:\nbf16: true", "r.yaml:1: seed has no value; write one or take the line out"},
+        {"seed:\nseed: 2", "r.yaml:2: seed is given twice"},
+        {"seed: \"\"", "r.yaml:1: seed is \"\": "},
         {"recipe: other.yaml", "r.yaml:1: recipe: a recipe cannot name another recipe"},
         {"config: other.yaml", "r.yaml:1: config: a recipe cannot name another recipe"},
         {"seed: &s 1\ndata_seed: *s", "r.yaml:1: an anchor (&) is not taken; a recipe is one `name: value` a line"},

@@ -72,6 +72,9 @@ static void test_every_family(void **state) {
         load_config(&config, families[f].variant);
         fw_test_gguf g = {0};
         fw_test_gguf_model(&g, &config, families[f].architecture, families[f].pre);
+        char key[32]; /* said once more, and the same */
+        snprintf(key, sizeof key, "%s.vocab_size", families[f].architecture);
+        if (f % 2) fw_test_gguf_u32(&g, key, (uint32_t)config.V);
         const char *path = fw_test_path(root, "m.gguf"), *out = fw_test_path(root, "imported");
         fw_test_gguf_write(&g, path);
         fw_test_gguf_fini(&g);
@@ -192,6 +195,14 @@ static void add_pad(fw_test_gguf *g, const fw_model_config *c) {
     fw_test_gguf_u32(g, "tokenizer.ggml.padding_token_id", 9);
 }
 
+static void add_small_vocabulary(fw_test_gguf *g, const fw_model_config *c) {
+    (void)c;
+    fw_test_gguf_u32(g, "llama.vocab_size", 8);
+}
+static void add_large_vocabulary(fw_test_gguf *g, const fw_model_config *c) {
+    fw_test_gguf_u32(g, "llama.vocab_size", (uint32_t)c->V + 1);
+}
+
 static void test_refused(void **state) {
     (void)state;
     static const struct {
@@ -204,6 +215,8 @@ static void test_refused(void **state) {
         {add_split, "is one of 3 parts"},
         {add_yarn, "llama.rope.scaling.type \"yarn\" is not supported"},
         {add_odd_freqs, "the frequencies are not those of Llama 3 scaling"},
+        {add_small_vocabulary, "llama.vocab_size is 8, and tokenizer.ggml.tokens has 9: the file contradicts itself"},
+        {add_large_vocabulary, "llama.vocab_size is 114, and tensor token_embd.weight has 113 rows"},
         {add_pad, "tokenizer.ggml.padding_token_id is 9, and there are 9 tokens"},
     };
     fw_model_config config;
