@@ -1,4 +1,5 @@
 /* finewire eval: loss and perplexity on a file of conversations. */
+#include "base/plural.h"
 #include "cli/commands.h"
 #include "cli/ranks.h"
 #include "cli/terminal.h"
@@ -15,10 +16,11 @@ static fw_status print_json(const fw_evaluate_result *r) {
 static fw_status print_text(const fw_evaluate_result *r) {
     char tokens[FW_HUMAN_BYTES];
     return fw_terminal_printf(
-        "loss = %.6f\nperplexity = %.4f\ntargets = %lld of %lld tokens in %lld conversations (%lld left out)\n"
+        "loss = %.6f\nperplexity = %.4f\ntargets = %lld of %lld token%s in %lld conversation%s (%lld left out)\n"
         "tokens_per_s = %s\n",
-        r->loss, r->perplexity, (long long)r->target_n, (long long)r->token_n, (long long)r->sample_n,
-        (long long)r->dropped_n, fw_human_count(tokens, r->tokens_per_s));
+        r->loss, r->perplexity, (long long)r->target_n, (long long)r->token_n, fw_plural(r->token_n),
+        (long long)r->sample_n, fw_plural(r->sample_n), (long long)r->dropped_n,
+        fw_human_count(tokens, r->tokens_per_s));
 }
 
 fw_status fw_cli_eval(const fw_options *options) {

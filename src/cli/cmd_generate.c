@@ -1,6 +1,7 @@
 /* finewire generate: the answer on the standard output as it comes; with --json one object at the end. */
 #include "base/alloc.h"
 #include "base/log.h"
+#include "base/plural.h"
 #include "base/strbuf.h"
 #include "cli/commands.h"
 #include "cli/terminal.h"
@@ -39,8 +40,9 @@ fw_status fw_cli_generate(const fw_options *options) {
     else {
         FW_TRY_OR(fw_terminal_write("\n", 1), done);
         if (fw_terminal_stderr_is_tty())
-            fw_log_info("%lld tokens of prompt in %.2f s, %lld of answer, %.1f tokens/s%s", (long long)result.prompt_n,
-                        result.prompt_s, (long long)result.answer_n, (double)result.answer_n / (result.answer_s + 1e-9),
+            fw_log_info("%lld token%s of prompt in %.2f s, %lld of answer, %.1f tokens/s%s", (long long)result.prompt_n,
+                        fw_plural(result.prompt_n), result.prompt_s, (long long)result.answer_n,
+                        (double)result.answer_n / (result.answer_s + 1e-9),
                         result.ended         ? ""
                         : result.interrupted ? "; interrupted"
                                              : "; cut off at the limit");

@@ -1,5 +1,6 @@
 /* finewire train: start the ranks, show what is about to happen, what happens, and what came out. */
 #include "base/log.h"
+#include "base/plural.h"
 #include "cli/commands.h"
 #include "cli/ranks.h"
 #include "cli/terminal.h"
@@ -28,22 +29,23 @@ static void on_place(void *context, int rank, int world) {
 static void show_data(const fw_train_summary *s, int rank) {
     const fw_dataset_stats *stats = &s->dataset->stats;
     char tokens[FW_HUMAN_BYTES], targets[FW_HUMAN_BYTES];
-    fw_log_info("data      %s: %lld conversations, %s tokens, %s of them targets (%.0f %%), longest %lld",
-                s->dataset->name, (long long)s->dataset->sample_n, fw_human_count(tokens, (double)stats->token_n),
-                fw_human_count(targets, (double)stats->target_n),
+    fw_log_info("data      %s: %lld conversation%s, %s tokens, %s of them targets (%.0f %%), longest %lld",
+                s->dataset->name, (long long)s->dataset->sample_n, fw_plural(s->dataset->sample_n),
+                fw_human_count(tokens, (double)stats->token_n), fw_human_count(targets, (double)stats->target_n),
                 100.0 * (double)stats->target_n / (double)stats->token_n, (long long)stats->longest_n);
     if (rank != 0) return; /* all ranks read the same file: one warns of it */
     for (int reason = 0; reason < FW_DROP_REASON_N; reason++)
         if (stats->drop_n[reason] > 0)
-            fw_log_warning("%lld conversations are left out: %s", (long long)stats->drop_n[reason],
-                           fw_drop_reason_name((fw_drop_reason)reason));
+            fw_log_warning("%lld conversation%s left out: %s", (long long)stats->drop_n[reason],
+                           fw_plural_are(stats->drop_n[reason]), fw_drop_reason_name((fw_drop_reason)reason));
     if (stats->truncated_n > 0)
-        fw_log_warning("%lld conversations are cut to --max_length %lld, %lld tokens in all",
-                       (long long)stats->truncated_n, (long long)s->options->max_length,
-                       (long long)stats->truncated_token_n);
+        fw_log_warning("%lld conversation%s cut to --max_length %lld, %lld token%s in all",
+                       (long long)stats->truncated_n, fw_plural_are(stats->truncated_n),
+                       (long long)s->options->max_length, (long long)stats->truncated_token_n,
+                       fw_plural(stats->truncated_token_n));
     if (stats->reasoning_dropped_n > 0)
-        fw_log_warning("the chat template leaves out the reasoning of %lld assistant turns",
-                       (long long)stats->reasoning_dropped_n);
+        fw_log_warning("the chat template leaves out the reasoning of %lld assistant turn%s",
+                       (long long)stats->reasoning_dropped_n, fw_plural(stats->reasoning_dropped_n));
 }
 
 static void show_memory(const fw_train_summary *s) {
@@ -66,19 +68,21 @@ static void on_start(void *context, const fw_train_summary *s) {
     show_data(s, d->rank);
     bool own_cores = job->thread_n <= job->cpu_n;
     fw_log_info("ranks     %d (%s), strategy ddp, %d thread%s each%s", s->world, fw_comm_transport(job->comm),
-                job->thread_n, job->thread_n == 1 ? "" : "s",
+                job->thread_n, fw_plural(job->thread_n),
                 own_cores ? ", the cores shared evenly" : ", more than its share of the cores");
     fw_log_info("device    %s", job->device->description);
-    fw_log_info("batch     %lld x %lld x %d = %lld %s a step (per_device_train_batch_size x "
+    fw_log_info("batch     %lld x %lld x %d = %lld %s%s a step (per_device_train_batch_size x "
                 "gradient_accumulation_steps x ranks)",
                 (long long)o->per_device_train_batch_size, (long long)o->gradient_accumulation_steps, s->world,
-                (long long)s->effective_batch, o->packing ? "packed sequences" : "conversations");
+                (long long)s->effective_batch, o->packing ? "packed sequence" : "conversation",
+                fw_plural(s->effective_batch));
     fw_log_info("steps     %lld an epoch, %lld in all, %lld of warm-up; learning rate %g, %s",
                 (long long)s->steps_per_epoch, (long long)s->step_n, (long long)s->warmup_n, o->learning_rate,
                 fw_lr_schedule_words[o->lr_scheduler_type]);
     show_memory(s);
     if (s->resumed_step >= s->step_n)
-        fw_log_info("resume    all %lld steps are done already", (long long)s->step_n);
+        fw_log_info("resume    %lld of %lld step%s done already", (long long)s->step_n, (long long)s->step_n,
+                    fw_plural_are(s->step_n));
     else if (s->resumed_step > 0)
         fw_log_info("resume    after step %lld", (long long)s->resumed_step);
     d->status = fw_progress_create(&d->progress, s->resumed_step, o->disable_tqdm);
@@ -98,8 +102,8 @@ static void on_step(void *context, const fw_train_report *r) {
 
 static void on_evaluated(void *context, int64_t step, double loss, int64_t target_n) {
     (void)context;
-    fw_log_info("evaluated after step %lld: loss %.4f, perplexity %.2f over %lld targets", (long long)step, loss,
-                exp(loss), (long long)target_n);
+    fw_log_info("evaluated after step %lld: loss %.4f, perplexity %.2f over %lld target%s", (long long)step, loss,
+                exp(loss), (long long)target_n, fw_plural(target_n));
 }
 
 static void on_saved(void *context, int64_t step, const char *path) {

@@ -71,18 +71,23 @@ static fw_status open_group(fw_comm *c) {
         return fw_comm_open_self(c);
     }
     uint64_t deadline_ns = fw_host_now_ns() + (uint64_t)(c->options.connect_timeout_s * 1e9);
-    FW_TRY(fw_control_meet(&c->control, &c->options, deadline_ns));
+    FW_TRY(fw_control_meet(&c->control, &c->options, deadline_ns, &c->blame));
     /* Rank 0 alone decides that time is up; the others get its word a little later. */
     FW_TRY(fw_comm_open_shm(c, deadline_ns + 10000000000ull));
     atomic_store(&c->awake, 1);
     return fw_progress_start(c);
 }
 
+/* Of this thread's last fw_comm_create that failed: the group it would be asked of is gone. */
+static _Thread_local int create_reports = 1;
+
 fw_status fw_comm_create(fw_comm **out, const fw_comm_options *options) {
     *out = NULL;
+    create_reports = 1;
     FW_TRY(check_options(options));
     fw_comm *c;
     FW_TRY(FW_NEW(c));
+    c->blame.rank = -1;
     fw_failure_init(&c->failure);
     atomic_init(&c->agree_origin, -1);
     pthread_mutex_init(&c->progress.lock, NULL);
@@ -92,7 +97,9 @@ fw_status fw_comm_create(fw_comm **out, const fw_comm_options *options) {
     c->spin_n = choose_spin(&c->options);
     fw_status status = open_group(c);
     if (status != FW_OK) {
+        if (c->blame.rank >= 0) fw_failure_set(&c->failure, c->blame.rank, c->blame.told, status, fw_trail_message());
         fw_comm_abort(c, status);
+        create_reports = fw_comm_reports_failure(c);
         fw_comm_destroy(c);
         return fw_trail_push(status, __FILE__, __func__, __LINE__);
     }
@@ -147,6 +154,7 @@ int fw_comm_abort_origin(const fw_comm *c) {
 }
 
 int fw_comm_reports_failure(const fw_comm *c) {
+    if (c == NULL) return create_reports;
     int origin = fw_comm_abort_origin(c);
     if (origin < 0 || origin == c->options.rank) return 1;
     int died_silently = atomic_load(&c->agree_origin) < 0 && !c->failure.told;

@@ -115,7 +115,8 @@ void fw_comm_abort(fw_comm *c, fw_status reason);
 /* The rank whose failure came first (by abort, agree, or its end); -1 while nothing failed. */
 int fw_comm_abort_origin(const fw_comm *c);
 /* Whether this rank is the one that prints the failure: it is the origin, or nothing is known of another origin,
- * or the origin died without a word, no launcher of ours is there to say so, and this is the lowest rank left. */
+ * or the origin died without a word, no launcher of ours is there to say so, and this is the lowest rank left.
+ * NULL: of this thread's last fw_comm_create that failed; 1 when none has. */
 int fw_comm_reports_failure(const fw_comm *c);
 
 /* Long work of this rank alone (saving, tokenising) is no reason for a timeout: between these two calls the clocks

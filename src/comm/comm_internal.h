@@ -35,8 +35,9 @@ typedef struct fw_progress {
 struct fw_comm {
     fw_comm_options options;
     const fw_transport *transport;
-    void *state;         /* the transport's */
-    fw_control *control; /* NULL for world 1 */
+    void *state;            /* the transport's */
+    fw_control *control;    /* NULL for world 1 */
+    fw_control_blame blame; /* of the meeting */
     fw_failure failure;
     _Atomic int agree_origin;            /* lowest rank that failed in fw_comm_agree; -1 */
     _Atomic int left[FW_COMM_MAX_WORLD]; /* ranks that have closed their group in an orderly way */

@@ -19,9 +19,16 @@ typedef struct fw_control_hooks {
     void *context;
 } fw_control_hooks;
 
+/* Whose failure ended a meeting, when it was another rank's. */
+typedef struct fw_control_blame {
+    int rank; /* -1: this rank's own, or nobody's in particular */
+    int told; /* it said why */
+} fw_control_blame;
+
 /* Meet the other ranks until deadline_ns. Errors: FW_ERR_RANK by name, FW_ERR_IO, FW_ERR_NOMEM.
- * On failure every rank that has come is told the reason. */
-fw_status fw_control_meet(fw_control **out, const fw_comm_options *options, uint64_t deadline_ns);
+ * On failure every rank that has come is told the reason. *blame is borrowed until fw_control_watch. */
+fw_status fw_control_meet(fw_control **out, const fw_comm_options *options, uint64_t deadline_ns,
+                          fw_control_blame *blame);
 
 /* ticket = rank 0's, on every rank; bytes <= 512. Before fw_control_watch only. */
 fw_status fw_control_share_ticket(fw_control *control, void *ticket, size_t bytes, uint64_t deadline_ns);

@@ -20,6 +20,7 @@ typedef struct fw_control_peer {
 
 struct fw_control {
     fw_comm_options options;
+    fw_control_blame *blame;                 /* the caller's */
     fw_door door;                            /* rank 0 */
     fw_control_peer peer[FW_COMM_MAX_WORLD]; /* rank 0: one for each other rank; else only peer[0] */
     pthread_mutex_t send_lock;               /* frames of two threads must not mix, peers' fds must not vanish */

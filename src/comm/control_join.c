@@ -13,6 +13,7 @@
 typedef struct attempt {
     char why[400];     /* why it did not work, for the message when time is up */
     int final;         /* rank 0 itself said no: trying again is of no use */
+    int failed, told;  /* rank 0 has failed; and it said so */
     int door_was_open; /* a refused connection is final */
     uint64_t until_ns;
 } attempt;
@@ -47,7 +48,7 @@ static int connect_to(const struct addrinfo *where, attempt *a) {
     /* Our launcher opened the door before it started anybody: it is shut because rank 0 has ended. */
     if (reason == ECONNREFUSED && a->door_was_open) {
         snprintf(a->why, sizeof a->why, "rank 0 has ended already");
-        a->final = 1;
+        a->final = a->failed = 1;
     }
     close(fd);
     return -1;
@@ -60,7 +61,8 @@ static int wait_for_welcome(int fd, fw_frame_reader *reader, attempt *a) {
         const fw_frame *f = &reader->frame;
         if (result == FW_READ_FRAME && f->head.kind == FW_FRAME_WELCOME) return 1;
         if (result == FW_READ_FRAME && (f->head.kind == FW_FRAME_REJECT || f->head.kind == FW_FRAME_ABORT)) {
-            a->final = f->head.kind == FW_FRAME_ABORT || f->head.status != FW_OK;
+            a->failed = a->told = f->head.kind == FW_FRAME_ABORT;
+            a->final = a->failed || f->head.status != FW_OK;
             snprintf(a->why, sizeof a->why, "%.390s", f->payload);
             return 0;
         }
@@ -124,6 +126,7 @@ fw_status fw_control_join(fw_control *control, uint64_t deadline_ns) {
         if (tries > 1) a.until_ns = fw_host_now_ns() + 3000000000ull;
         if (a.until_ns > deadline_ns) a.until_ns = deadline_ns;
         if (try_port(control, o->master_port + t % tries, &a)) return FW_OK;
+        if (a.failed) *control->blame = (fw_control_blame){0, a.told};
         if (a.final || (tries == 1 && strncmp(a.why, "another job", 11) == 0))
             return fw_fail(FW_ERR_RANK, "rank %d was turned away at %s port %d: %s", o->rank, o->master_address,
                            o->master_port + t % tries, a.why);

@@ -1,6 +1,7 @@
 /* Rank 0's side of the meeting: open the door, let the other ranks in, refuse everybody else by name. */
 #include "base/alloc.h"
 #include "base/host.h"
+#include "base/plural.h"
 #include "comm/control_internal.h"
 
 #include <errno.h>
@@ -72,7 +73,8 @@ static void look_at_peers(meeting *m) {
         fw_read_result result = fw_frame_read(peer->fd, &peer->reader);
         if (result == FW_READ_NOTHING) continue;
         const fw_frame *f = &peer->reader.frame;
-        if (result == FW_READ_FRAME && f->head.kind == FW_FRAME_ABORT)
+        *m->control->blame = (fw_control_blame){r, result == FW_READ_FRAME && f->head.kind == FW_FRAME_ABORT};
+        if (m->control->blame->told)
             snprintf(m->trouble, sizeof m->trouble, "rank %d failed: %.400s", r, f->payload);
         else
             snprintf(m->trouble, sizeof m->trouble, "rank %d died (connection closed) while the ranks were meeting", r);
@@ -92,10 +94,11 @@ static fw_status say_missing(const meeting *m, double waited_s) {
     }
     char strangers[160] = "";
     if (m->wrong_secret_n > 0)
-        snprintf(strangers, sizeof strangers, "; %d connections of another job were turned away", m->wrong_secret_n);
+        snprintf(strangers, sizeof strangers, "; %d connection%s of another job turned away", m->wrong_secret_n,
+                 fw_plural(m->wrong_secret_n));
     else if (m->control->door.stranger_n > 0)
-        snprintf(strangers, sizeof strangers, "; %d connections that were not ranks were turned away",
-                 m->control->door.stranger_n);
+        snprintf(strangers, sizeof strangers, "; %d connection%s that came from no rank turned away",
+                 m->control->door.stranger_n, fw_plural(m->control->door.stranger_n));
     return fw_fail(FW_ERR_RANK,
                    "rank %s did not come to %s port %d within %.3g s, %d of %d are here%s; see whether every rank was "
                    "started and reaches that address",
@@ -137,11 +140,14 @@ static fw_status host(fw_control *control, uint64_t deadline_ns) {
     return check_hosts(&m);
 }
 
-fw_status fw_control_meet(fw_control **out, const fw_comm_options *options, uint64_t deadline_ns) {
+fw_status fw_control_meet(fw_control **out, const fw_comm_options *options, uint64_t deadline_ns,
+                          fw_control_blame *blame) {
     *out = NULL;
+    *blame = (fw_control_blame){.rank = -1};
     fw_control *control;
     FW_TRY(FW_NEW(control));
     control->options = *options;
+    control->blame = blame;
     control->wake_fd = control->door.listen_fd = -1;
     for (int i = 0; i < FW_DOOR_WAITING_N; i++) control->door.waiting[i].fd = -1;
     for (int r = 0; r < FW_COMM_MAX_WORLD; r++) control->peer[r].fd = -1;
@@ -170,7 +176,10 @@ fw_status fw_control_share_ticket(fw_control *control, void *ticket, size_t byte
             memcpy(ticket, f->payload, bytes);
             return FW_OK;
         }
-        if (result == FW_READ_FRAME && f->head.kind == FW_FRAME_ABORT)
+        int aborted = result == FW_READ_FRAME && f->head.kind == FW_FRAME_ABORT;
+        if (aborted || result == FW_READ_GARBAGE || result == FW_READ_END)
+            *control->blame = (fw_control_blame){aborted ? f->head.rank : 0, aborted && f->head.told};
+        if (aborted)
             return fw_fail(FW_ERR_RANK, "rank %d %s%s", f->head.rank, f->head.told ? "failed: " : "", f->payload);
         if (result == FW_READ_GARBAGE || result == FW_READ_END)
             return fw_fail(FW_ERR_RANK, "rank 0 died (connection closed) while the ranks were meeting");

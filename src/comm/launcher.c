@@ -2,6 +2,7 @@
 #include "comm/launcher.h"
 
 #include "base/host.h"
+#include "base/plural.h"
 #include "comm/launch_internal.h"
 
 #include <errno.h>
@@ -140,8 +141,8 @@ static void supervise(fw_launch_job *job, const sigset_t *signals) {
         if (job->alive_n == 0) return;
         killed = 1;
         tell(job, (fw_launch_event){.kind = FW_LAUNCH_KILLED, .rank = -1},
-             "%d rank%s did not stop within %.0f s after rank %d failed: killed", job->alive_n,
-             job->alive_n == 1 ? "" : "s", job->options->grace_s > 0 ? job->options->grace_s : 10, job->failed_rank);
+             "%d rank%s did not stop within %.0f s after rank %d failed: killed", job->alive_n, fw_plural(job->alive_n),
+             job->options->grace_s > 0 ? job->options->grace_s : 10, job->failed_rank);
         signal_ranks(job, SIGKILL);
     }
 }

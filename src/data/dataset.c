@@ -121,7 +121,7 @@ fw_status fw_dataset_finish(fw_dataset *d) {
     const fw_dataset_stats *stats = &d->stats;
     if (d->sample_n == 0)
         return fw_fail(FW_ERR_INPUT,
-                       "%s: none of its %lld conversations has a token to learn (%lld: %s; %lld: %s); add assistant "
+                       "%s: no conversation of its %lld has a token to learn (%lld: %s; %lld: %s); add assistant "
                        "turns or raise max_length",
                        d->name, (long long)stats->conversation_n, (long long)stats->drop_n[FW_DROP_NO_ASSISTANT],
                        fw_drop_reason_name(FW_DROP_NO_ASSISTANT), (long long)stats->drop_n[FW_DROP_TRUNCATED],
@@ -133,4 +133,10 @@ fw_status fw_dataset_finish(fw_dataset *d) {
     fw_hash_update(&hash, d->trained, (size_t)stats->token_n);
     d->hash = fw_hash_value(&hash);
     return FW_OK;
+}
+
+int64_t fw_dataset_longer_than(const fw_dataset *d, int64_t n) {
+    int64_t longer_n = 0;
+    for (int64_t s = 0; s < d->sample_n; s++) longer_n += d->first[s + 1] - d->first[s] > n;
+    return longer_n;
 }

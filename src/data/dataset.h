@@ -71,4 +71,7 @@ fw_status fw_dataset_add(fw_dataset *d, const int32_t *id, const uint8_t *traine
 fw_status fw_dataset_join(fw_dataset *d, const fw_dataset *other);
 fw_status fw_dataset_finish(fw_dataset *d);
 
+/* How many samples have more than n tokens. */
+int64_t fw_dataset_longer_than(const fw_dataset *d, int64_t n);
+
 #endif

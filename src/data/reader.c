@@ -4,7 +4,9 @@
 #include "base/file.h"
 #include "data/format.h"
 
+#include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 struct fw_reader {
     char *name;
@@ -40,6 +42,11 @@ failed:
 fw_status fw_reader_open(fw_reader **out, const char *path) {
     *out = NULL;
     fw_mapping mapping;
+    if (access(path, F_OK) != 0 && (errno == ENOENT || errno == ENOTDIR))
+        return fw_fail(FW_ERR_INPUT,
+                       "there is no dataset %s; check the path (a file of conversations, one JSON object a line: "
+                       "docs/data-format.md; data sets are not fetched from the Hub)",
+                       path);
     FW_TRY(fw_file_map(&mapping, path));
     fw_status status = fw_reader_open_memory(out, path, mapping.data, mapping.bytes);
     if (status != FW_OK) {

@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/plural.h"
 
 #include <errno.h>
 #include <string.h>
@@ -171,8 +172,8 @@ static fw_status parse_sizes(fw_model_config *c, const json_t *object, const cha
     if (c->D % 2 != 0)
         return fw_fail(FW_ERR_INPUT, "%s: head size %lld is odd; rotary positions need pairs", where, (long long)c->D);
     if (c->H * c->D > MOST)
-        return fw_fail(FW_ERR_INPUT, "%s: %lld heads of size %lld are beyond any known model", where, (long long)c->H,
-                       (long long)c->D);
+        return fw_fail(FW_ERR_INPUT, "%s: %lld head%s of size %lld: beyond any known model", where, (long long)c->H,
+                       fw_plural(c->H), (long long)c->D);
     return FW_OK;
 }
 

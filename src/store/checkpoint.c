@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/hash.h"
+#include "base/plural.h"
 #include "store/manifest.h"
 #include "store/safetensors.h"
 #include "store/small_files.h"
@@ -122,8 +123,8 @@ static fw_status read_array(const char *dir, const char *name, const fw_param_ta
     FW_TRY_OR(fw_path_join(&path, dir, name), done);
     FW_TRY_OR(fw_safetensors_open(&file, path), done);
     if (file.tensor_n != (size_t)table->param_n) {
-        status = fw_fail(FW_ERR_INPUT, "%s has %zu tensors, the model has %d: the checkpoint is of another model", path,
-                         file.tensor_n, table->param_n);
+        status = fw_fail(FW_ERR_INPUT, "%s has %zu tensor%s, the model has %d: the checkpoint is of another model",
+                         path, file.tensor_n, fw_plural((int64_t)file.tensor_n), table->param_n);
         goto done;
     }
     for (int32_t i = 0; i < table->param_n; i++) {

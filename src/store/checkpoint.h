@@ -74,7 +74,7 @@ fw_status fw_checkpoint_newest(char **path, const char *output_dir);
 fw_status fw_checkpoint_set_aside_after(const char *output_dir, int64_t step);
 
 /* Remove the oldest beyond `keep_n` (0: keep all). Only complete ones count, and the newest complete one is never
- * removed. Also removes what interrupted saves left behind (".tmp-step-*"). */
+ * removed. What killed saves left behind is stale.h's. */
 fw_status fw_checkpoint_prune(const char *output_dir, int64_t keep_n);
 
 #endif

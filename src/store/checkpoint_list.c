@@ -135,22 +135,10 @@ done:
 }
 
 fw_status fw_checkpoint_prune(const char *output_dir, int64_t keep_n) {
-    char **names;
-    size_t name_n;
-    if (!fw_dir_exists(output_dir)) return FW_OK;
-    FW_TRY(fw_dir_list(&names, &name_n, output_dir));
-    fw_status status = FW_OK;
-    for (size_t i = 0; i < name_n && status == FW_OK; i++) {
-        if (strncmp(names[i], ".tmp-step-", 10) != 0) continue;
-        char *path;
-        status = fw_path_join(&path, output_dir, names[i]);
-        if (status == FW_OK) status = fw_dir_remove(path);
-        fw_free(path);
-    }
-    fw_dir_list_free(names, name_n);
-    if (status != FW_OK || keep_n <= 0) return status;
+    if (keep_n <= 0) return FW_OK;
     fw_checkpoint_list list;
     FW_TRY(fw_checkpoint_list_init(&list, output_dir));
+    fw_status status = FW_OK;
     for (size_t i = 0; i + (size_t)keep_n < list.entry_n && status == FW_OK; i++)
         status = fw_dir_remove(list.entry[i].path);
     fw_checkpoint_list_fini(&list);

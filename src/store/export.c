@@ -71,6 +71,28 @@ done:
     return status;
 }
 
+fw_status fw_export_holds_only_known(bool *only, const char *dir) {
+    char **names;
+    size_t name_n;
+    *only = false;
+    FW_TRY(fw_dir_list(&names, &name_n, dir));
+    fw_status status = FW_OK;
+    bool known = true;
+    for (size_t i = 0; i < name_n && known; i++) {
+        char *path, *tmp = strstr(names[i], ".tmp-");
+        FW_TRY_OR(fw_path_join(&path, dir, names[i]), done);
+        struct stat info;
+        known = lstat(path, &info) == 0 && S_ISREG(info.st_mode);
+        fw_free(path);
+        if (tmp != NULL && tmp[5] != 0 && strspn(tmp + 5, "0123456789") == strlen(tmp + 5)) *tmp = 0;
+        known = known && is_known_name(names[i]);
+    }
+    *only = known;
+done:
+    fw_dir_list_free(names, name_n);
+    return status;
+}
+
 fw_status fw_export_check_target(const char *dir, const char *source_dir) {
     struct stat target, source;
     if (stat(dir, &target) != 0) return FW_OK;

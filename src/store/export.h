@@ -37,6 +37,9 @@ typedef struct fw_export_options {
  * the reader returns. On failure DIR is as it was. */
 fw_status fw_export_model(const char *dir, const char *source_dir, const fw_param_table *table,
                           const fw_export_options *options, fw_param_reader reader, void *context);
+/* *only: every entry of the folder is a plain file under a name that an export writes, finished or not (NAME.tmp-PID).
+ * Errors: FW_ERR_NOMEM, FW_ERR_INPUT. */
+fw_status fw_export_holds_only_known(bool *only, const char *dir);
 /* Called before training: would fw_export_model accept this DIR? */
 fw_status fw_export_check_target(const char *dir, const char *source_dir);
 

@@ -1,6 +1,7 @@
 #include "store/gguf.h"
 
 #include "base/alloc.h"
+#include "base/plural.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -33,8 +34,8 @@ typedef struct cursor {
 
 static fw_status truncated(const cursor *c, const char *what, uint64_t need) {
     return fw_fail(FW_ERR_INPUT,
-                   "%s: position %zu: %s needs %" PRIu64 " bytes and %zu are left: the file is truncated or damaged",
-                   c->where, c->at, what, need, c->bytes - c->at);
+                   "%s: position %zu: %s needs %" PRIu64 " byte%s and %zu are left: the file is truncated or damaged",
+                   c->where, c->at, what, need, fw_plural((int64_t)need), c->bytes - c->at);
 }
 
 static uint64_t load(const uint8_t *p, uint32_t bytes) {

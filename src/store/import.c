@@ -1,6 +1,7 @@
 #include "store/import.h"
 
 #include "base/alloc.h"
+#include "base/plural.h"
 #include "store/import_parts.h"
 #include "store/small_files.h"
 #include "store/staged_folder.h"
@@ -110,8 +111,8 @@ static fw_status save_json(const char *dir, const char *name, const json_t *valu
 static fw_status check_tensors(const fw_gguf *file, const fw_param_table *table, int64_t vocab_n) {
     const fw_gguf_value *tokens = fw_gguf_find(file, "tokenizer.ggml.tokens");
     if (tokens->element_n > (uint64_t)vocab_n)
-        return fw_fail(FW_ERR_INPUT, "%s: %" PRIu64 " tokens, but the embedding has %" PRId64 " rows", file->path,
-                       tokens->element_n, vocab_n);
+        return fw_fail(FW_ERR_INPUT, "%s: %" PRIu64 " tokens, but the embedding has %" PRId64 " row%s", file->path,
+                       tokens->element_n, vocab_n, fw_plural(vocab_n));
     const fw_gguf_tensor *t;
     for (int32_t i = 0; i < table->param_n; i++) FW_TRY(fw_import_find_tensor(&t, file, &table->param[i]));
     return fw_import_check_extra(file, table);

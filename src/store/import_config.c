@@ -2,6 +2,7 @@
 #include "store/import_parts.h"
 
 #include "base/alloc.h"
+#include "base/plural.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -100,7 +101,8 @@ static fw_status llama3_scaling(json_t **out, key_maker *k, const fw_gguf_tensor
     int64_t n = head / 2;
     *out = NULL;
     if (t->type != FW_GGML_F32 || t->n != n)
-        return fw_fail(FW_ERR_INPUT, "%s: tensor %s must have %" PRId64 " values of F32", k->file->path, t->name, n);
+        return fw_fail(FW_ERR_INPUT, "%s: tensor %s must have %" PRId64 " value%s of F32", k->file->path, t->name, n,
+                       fw_plural(n));
     float *divisor, factor = 1;
     FW_TRY(FW_NEW_ARRAY(divisor, (size_t)n));
     fw_gguf_dequantize(divisor, t->type, t->data, n);
@@ -183,8 +185,8 @@ static fw_status read_vocabulary(int64_t *vocab_n, key_maker *k, int64_t hidden)
     if (said_n != *vocab_n)
         return fw_fail(FW_ERR_INPUT,
                        "%s: %s is %" PRId64 ", and tensor token_embd.weight has %" PRId64
-                       " rows: the file contradicts itself; convert the model again",
-                       file->path, key, said_n, *vocab_n);
+                       " row%s: the file contradicts itself; convert the model again",
+                       file->path, key, said_n, *vocab_n, fw_plural(*vocab_n));
     return FW_OK;
 }
 

@@ -6,6 +6,7 @@
 #include "store/import_parts.h"
 
 #include "base/alloc.h"
+#include "base/plural.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -69,8 +70,8 @@ fw_status fw_import_token_id(int64_t *id, const fw_gguf *file, const char *name)
     FW_TRY(fw_gguf_get_int(id, file, key, -1, UINT32_MAX));
     if (*id == UINT32_MAX) *id = -1; /* "none" */
     if (*id >= (int64_t)tokens->element_n)
-        return fw_fail(FW_ERR_INPUT, "%s: %s is %" PRId64 ", and there are %" PRIu64 " tokens", file->path, key, *id,
-                       tokens->element_n);
+        return fw_fail(FW_ERR_INPUT, "%s: %s is %" PRId64 ", and the vocabulary has %" PRIu64 " token%s", file->path,
+                       key, *id, tokens->element_n, fw_plural((int64_t)tokens->element_n));
     return FW_OK;
 }
 

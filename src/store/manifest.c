@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/plural.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -156,8 +157,8 @@ static fw_status check_sizes(const json_t *manifest, const char *dir) {
         else
             status = fw_file_map(&mapping, path);
         if (status == FW_OK && mapping.bytes != (size_t)bytes)
-            status = fw_fail(FW_ERR_INPUT, "%s has %zu bytes, the checkpoint's manifest says %" PRId64, path,
-                             mapping.bytes, bytes);
+            status = fw_fail(FW_ERR_INPUT, "%s has %zu byte%s, the checkpoint's manifest says %" PRId64, path,
+                             mapping.bytes, fw_plural((int64_t)mapping.bytes), bytes);
         fw_file_unmap(&mapping);
         fw_free(path);
         FW_TRY(status);

@@ -15,7 +15,7 @@
 enum { RUN_LIMIT_BYTES = 1 << 20 };
 
 fw_status fw_output_lock_take(fw_output_lock *lock, const char *output_dir) {
-    lock->fd = -1;
+    *lock = (fw_output_lock){.fd = -1, .exclusive = true};
     FW_TRY(fw_dir_make(output_dir));
     char *path;
     FW_TRY(fw_path_join(&path, output_dir, ".lock"));
@@ -37,6 +37,7 @@ fw_status fw_output_lock_take(fw_output_lock *lock, const char *output_dir) {
             close(fd);
             goto done;
         }
+        lock->exclusive = false;
         fw_log_warning("%s cannot be locked here (%s): take care that no other run writes to it", output_dir,
                        strerror(errno));
     }

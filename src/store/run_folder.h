@@ -11,7 +11,8 @@
 #include <stdbool.h>
 
 typedef struct fw_output_lock {
-    int fd; /* -1: not held */
+    int fd;         /* -1: not held */
+    bool exclusive; /* nobody else can hold it; false where the file system has no locks */
 } fw_output_lock;
 /* Makes the folder when missing. Errors: FW_ERR_OPTION when another process holds it (names its pid); FW_ERR_IO. */
 fw_status fw_output_lock_take(fw_output_lock *lock, const char *output_dir);

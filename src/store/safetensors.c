@@ -1,6 +1,7 @@
 #include "store/safetensors.h"
 
 #include "base/alloc.h"
+#include "base/plural.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -161,8 +162,8 @@ static fw_status check_tiling(fw_safetensors *file, size_t data_bytes, const cha
     }
     if (end < data_bytes)
         return fw_fail(FW_ERR_INPUT,
-                       "%s: %zu bytes follow the last tensor: header says %zu bytes of data, %zu are there", where,
-                       data_bytes - end, end, data_bytes);
+                       "%s: %zu byte%s behind the last tensor: header says %zu bytes of data, %zu are there", where,
+                       data_bytes - end, fw_plural_are((int64_t)(data_bytes - end)), end, data_bytes);
     return FW_OK;
 }
 
@@ -170,8 +171,8 @@ static fw_status parse_header(fw_safetensors *file, const char *where) {
     const uint8_t *data = file->mapping.data;
     size_t bytes = file->mapping.bytes;
     if (bytes < 8)
-        return fw_fail(FW_ERR_INPUT, "%s: not a safetensors file: %zu bytes, and the length of the header takes 8",
-                       where, bytes);
+        return fw_fail(FW_ERR_INPUT, "%s: not a safetensors file: %zu byte%s, and the length of the header takes 8",
+                       where, bytes, fw_plural((int64_t)bytes));
     uint64_t header_bytes = 0;
     for (int i = 7; i >= 0; i--) header_bytes = header_bytes << 8 | data[i];
     if (header_bytes > bytes - 8)

@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/plural.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -94,7 +95,7 @@ void fw_staged_folder_close(fw_staged_folder *f) {
 
 static void bytes_text(char text[64], uint64_t bytes) {
     if (bytes < 10000000)
-        snprintf(text, 64, "%" PRIu64 " bytes", bytes);
+        snprintf(text, 64, "%" PRIu64 " byte%s", bytes, fw_plural((int64_t)bytes));
     else
         snprintf(text, 64, "%.2f GB", (double)bytes / 1e9);
 }

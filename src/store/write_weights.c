@@ -1,6 +1,7 @@
 #include "store/write_weights.h"
 
 #include "base/alloc.h"
+#include "base/plural.h"
 #include "store/model_folder.h"
 #include "store/small_files.h"
 
@@ -142,7 +143,8 @@ fw_status fw_weights_verify(const char *dir, const fw_param_table *table, fw_dty
     size_t tensor_n = 0;
     for (size_t i = 0; i < folder.shard_n; i++) tensor_n += folder.shard[i].tensor_n;
     if (tensor_n != (size_t)table->param_n) {
-        status = fw_fail(FW_ERR_IO, "%s has %zu tensors after writing, not %d", dir, tensor_n, table->param_n);
+        status = fw_fail(FW_ERR_IO, "%s has %zu tensor%s after writing, not %d", dir, tensor_n,
+                         fw_plural((int64_t)tensor_n), table->param_n);
         goto done;
     }
     for (int32_t i = 0; i < table->param_n; i++) {

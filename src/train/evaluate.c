@@ -50,7 +50,7 @@ fw_status fw_evaluate_run(const fw_options *o, fw_evaluate_result *r, bool *repo
     *r = (fw_evaluate_result){0};
     fw_status status = run(&job, o, &dataset, &batcher, r);
     if (status != FW_OK) fw_comm_abort(job.comm, status);
-    if (reports != NULL) *reports = job.comm == NULL || fw_comm_reports_failure(job.comm);
+    if (reports != NULL) *reports = fw_comm_reports_failure(job.comm);
     fw_batcher_destroy(batcher);
     fw_dataset_destroy(dataset);
     fw_job_close(&job);

@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/host.h"
 #include "base/log.h"
+#include "base/plural.h"
 #include "comm/launcher.h"
 
 /* MEETING_S: ranks wait that long for each other at the start, or ddp_timeout when it is shorter. */
@@ -138,12 +139,24 @@ void fw_job_close(fw_job *job) {
     *job = (fw_job){0};
 }
 
+/* More positions than the model has learnt: allowed, as long as somebody knows. Packing does not add to it: positions
+ * start anew with each conversation. */
+static void warn_of_length(const fw_job *job, const fw_dataset *d) {
+    int64_t made_for_n = job->model.config.max_position, longer_n = fw_dataset_longer_than(d, made_for_n);
+    if (longer_n == 0 || fw_comm_rank(job->comm) != 0) return;
+    fw_log_warning("%s: %lld conversation%s longer than the %lld tokens that the model was made for "
+                   "(max_position_embeddings), up to %lld; --max_length %lld cuts %s",
+                   d->name, (long long)longer_n, fw_plural_are(longer_n), (long long)made_for_n,
+                   (long long)d->stats.longest_n, (long long)made_for_n, longer_n == 1 ? "it" : "them");
+}
+
 fw_status fw_job_load_dataset(fw_job *job, fw_dataset **out, const char *path, int64_t max_length, bool all_tokens) {
     fw_dataset_options options = {
         .max_length = max_length, .vocab_size = job->model.config.V, .threads = job->threads, .all_tokens = all_tokens};
     fw_comm_host_work_begin(job->comm, "reading the conversations");
     fw_status status = fw_dataset_load(out, path, job->tokenizer, &job->chat, &options);
     fw_comm_host_work_end(job->comm);
+    if (status == FW_OK) warn_of_length(job, *out);
     return status;
 }
 

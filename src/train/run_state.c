@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "store/export.h"
+#include "store/stale.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -50,6 +51,7 @@ static fw_status claim_folder(fw_run_state *s, char **checkpoint) {
     fw_status status;
     FW_TRY_OR(fw_path_join(&final, o->output_dir, "final"), done);
     FW_TRY_OR(fw_output_lock_take(&s->lock, o->output_dir), done);
+    FW_TRY_OR(fw_stale_remove(o->output_dir, &s->lock), done); /* first: it may be the room that is lacking */
     FW_TRY_OR(make_identity(&identity, s), done);
 
     fw_run_mode mode = strcmp(resume, "never") == 0 ? FW_RUN_FRESH : FW_RUN_RESUME;

@@ -1,5 +1,7 @@
 #include "train/step.h"
 
+#include "base/plural.h"
+
 #include "train/optimizer.h"
 
 #include <math.h>
@@ -57,9 +59,9 @@ static fw_status check_finite(int64_t step, const fw_loss_sum *sum, double grad_
     if (sum->not_finite == 0 && isfinite(grad_norm)) return FW_OK;
     if (sum->not_finite > 0)
         return fw_fail(FW_ERR_INPUT,
-                       "step %lld: the loss of %lld of %lld targets is not a finite number; the weights were not "
+                       "step %lld: the loss of %lld of %lld target%s is not a finite number; the weights were not "
                        "changed. Lower --learning_rate or check the model (finewire eval)",
-                       (long long)step, (long long)sum->not_finite, (long long)sum->target_n);
+                       (long long)step, (long long)sum->not_finite, (long long)sum->target_n, fw_plural(sum->target_n));
     return fw_fail(FW_ERR_INPUT,
                    "step %lld: the gradient norm is %g; the weights were not changed. Lower --learning_rate",
                    (long long)step, grad_norm);

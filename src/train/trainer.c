@@ -272,7 +272,7 @@ fw_status fw_train_run(const fw_options *options, const fw_train_hooks *hooks, b
         if (status == FW_OK || status == FW_ERR_INTERRUPTED) status = finish(t, status);
     }
     if (status != FW_OK && status != FW_ERR_INTERRUPTED) fw_comm_abort(t->job.comm, status);
-    if (reports != NULL) *reports = t->job.comm == NULL || fw_comm_reports_failure(t->job.comm);
+    if (reports != NULL) *reports = fw_comm_reports_failure(t->job.comm);
 
     fw_metrics_close(&t->metrics);
     fw_run_state_end(&t->state);

@@ -217,7 +217,7 @@ static void test_refused(void **state) {
         {add_odd_freqs, "the frequencies are not those of Llama 3 scaling"},
         {add_small_vocabulary, "llama.vocab_size is 8, and tokenizer.ggml.tokens has 9: the file contradicts itself"},
         {add_large_vocabulary, "llama.vocab_size is 114, and tensor token_embd.weight has 113 rows"},
-        {add_pad, "tokenizer.ggml.padding_token_id is 9, and there are 9 tokens"},
+        {add_pad, "tokenizer.ggml.padding_token_id is 9, and the vocabulary has 9 tokens"},
     };
     fw_model_config config;
     load_config(&config, "llama_tied");

@@ -294,15 +294,26 @@ static void each_failing_allocation_is_an_error(void **state) {
 
 static char self[4096];
 
-/* Meets the others and sums a few times; with "fail", rank 1 gives up in between. Reporting ranks leave a file. */
+/* What a rank that failed would say, in a file whose name tells whether it is to be said. */
+static void leave_word(const char *where, const fw_comm *c, int rank) {
+    char path[5000];
+    snprintf(path, sizeof path, "%s/%s.%d", where, fw_comm_reports_failure(c) ? "reports" : "silent", rank);
+    FILE *f = fopen(path, "we");
+    if (f == NULL) return;
+    fprintf(f, "%s", fw_trail_message());
+    fclose(f);
+}
+
+/* Meets the others and sums a few times; with "fail", rank 1 gives up in between. Ranks that failed leave a file. */
 static int be_a_rank(const char *how, const char *where) {
     fw_comm_options o;
     int found, code = 0;
     fw_comm *c;
     if (fw_comm_options_from_environment(&o, &found) != FW_OK || !found || !o.own_launcher) return 70;
     if (o.rank == 0 && strcmp(how, "early") == 0) return 2;
+    if (o.rank == 0 && strcmp(how, "killed") == 0) return kill(getpid(), SIGKILL);
     if (fw_comm_create(&c, &o) != FW_OK) {
-        fprintf(stderr, "%s\n", fw_trail_message());
+        leave_word(where, NULL, o.rank);
         return fw_status_exit_code(FW_ERR_RANK);
     }
     float *x;
@@ -322,13 +333,7 @@ static int be_a_rank(const char *how, const char *where) {
             if (x[i] != sum) code = 72;
     }
     if (status != FW_OK) {
-        char path[5000];
-        snprintf(path, sizeof path, "%s/%s.%d", where, fw_comm_reports_failure(c) ? "reports" : "silent", o.rank);
-        FILE *f = fopen(path, "we");
-        if (f != NULL) {
-            fprintf(f, "%s", fw_trail_message());
-            fclose(f);
-        }
+        leave_word(where, c, o.rank);
         code = fw_status_exit_code(status);
     }
     fw_comm_destroy(c);
@@ -378,6 +383,32 @@ static void an_early_end_of_rank_0_ends_all(void **state) {
     assert_int_equal(exit_code, 2);
 }
 
+/* Rank 0 is killed before the ranks have met: the launcher says so, and it is the only one who speaks. */
+static void an_early_death_of_rank_0_is_said_once(void **state) {
+    (void)state;
+    for (int r = 1; r < 3; r++) {
+        char path[200];
+        snprintf(path, sizeof path, "%s/silent.%d", folder, r);
+        unlink(path);
+        snprintf(path, sizeof path, "%s/reports.%d", folder, r);
+        unlink(path);
+    }
+    char *argv[] = {self, "--rank", "killed", folder, NULL}, text[200];
+    int exit_code = 0;
+    diary d = {0};
+    fw_launch_options options = {.process_n = 3, .grace_s = 40, .on_event = write_down, .context = &d};
+    assert_int_equal(fw_launch(&options, argv, &exit_code), FW_OK);
+    assert_int_equal(exit_code, 5);
+    assert_int_equal(d.killed_n, 0);
+    assert_non_null(strstr(d.message[0], "rank 0 was killed by signal 9"));
+    for (int r = 1; r < 3; r++) {
+        char name[20];
+        snprintf(name, sizeof name, "silent.%d", r);
+        assert_non_null(strstr(read_text(name, text, sizeof text), "rank 0 "));
+        assert_string_equal(d.message[r], "");
+    }
+}
+
 int main(int argc, char **argv) {
     if (argc == 4 && strcmp(argv[1], "--rank") == 0) return be_a_rank(argv[2], argv[3]);
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
@@ -388,6 +419,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_get_their_environment),
         cmocka_unit_test(the_exit_code_is_that_of_the_cause),
+        cmocka_unit_test(an_early_death_of_rank_0_is_said_once),
         cmocka_unit_test(a_killed_rank_is_named_and_the_others_follow),
         cmocka_unit_test(a_command_that_cannot_start_is_named),
         cmocka_unit_test(each_rank_gets_a_signal_once),

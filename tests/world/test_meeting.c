@@ -23,7 +23,7 @@ enum { CAST_N = 4 };
 
 /* What each process of a test saw. */
 typedef struct outcome {
-    int ended, status;
+    int ended, status, reports;
     char message[FW_TRAIL_MESSAGE_BYTES];
 } outcome;
 static outcome *outcomes;
@@ -67,6 +67,7 @@ static pid_t send_rank(int index, fw_comm_options o, double late_s) {
     }
     outcomes[index].status = (int)status;
     snprintf(outcomes[index].message, sizeof outcomes[index].message, "%s", status == FW_OK ? "" : fw_trail_message());
+    outcomes[index].reports = fw_comm_reports_failure(c);
     outcomes[index].ended = 1;
     fw_comm_destroy(c);
     exit(0);
@@ -113,12 +114,14 @@ static void who_does_not_come_is_named(void **state) {
     assert_message(0, "2 of 4 are here");
     assert_int_equal(outcomes[1].status, FW_ERR_RANK);
     assert_message(1, "rank 0 failed: rank 2, 3 did not come");
+    assert_true(outcomes[0].reports && !outcomes[1].reports);
     /* nobody listens at all */
     one.connect_timeout_s = 0.5;
     collect(send_rank(1, one, 0), 1);
     assert_int_equal(outcomes[1].status, FW_ERR_RANK);
     assert_message(1, "rank 1 could not reach rank 0 at 127.0.0.1 port ");
     assert_message(1, "Connection refused");
+    assert_true(outcomes[1].reports); /* nobody else says it */
     snprintf(one.master_address, sizeof one.master_address, "no-such-host.invalid");
     collect(send_rank(1, one, 0), 1);
     assert_message(1, "no-such-host.invalid");
@@ -384,11 +387,11 @@ static void another_host_is_named(void **state) {
 }
 
 /* A rank that is killed while the ranks meet. */
-static void a_death_while_meeting_is_named(void **state) {
-    (void)state;
+static void die_while_meeting(int own_launcher) {
     int port = free_port();
-    fw_comm_options one = place(1, 3, port);
-    pid_t zero = send_rank(0, place(0, 3, port), 0);
+    fw_comm_options one = place(1, 3, port), zero_options = place(0, 3, port);
+    zero_options.own_launcher = own_launcher;
+    pid_t zero = send_rank(0, zero_options, 0);
     fw_hello hello;
     fw_hello_fill(&hello, &one);
     int fd = connect_to(port);
@@ -399,6 +402,13 @@ static void a_death_while_meeting_is_named(void **state) {
     collect(zero, 0);
     assert_int_equal(outcomes[0].status, FW_ERR_RANK);
     assert_message(0, "rank 1 died");
+    assert_int_equal(outcomes[0].reports, !own_launcher); /* our launcher says how it died */
+}
+
+static void a_death_while_meeting_is_named(void **state) {
+    (void)state;
+    die_while_meeting(0);
+    die_while_meeting(1);
 }
 
 /* ---- the n-th allocation fails ---- */
