@@ -43,6 +43,7 @@ static fw_status option_line(fw_strbuf *text, fw_option_id id) {
     char left[128], sentence[1024], bounds[256], aliases[256];
     snprintf(left, sizeof left, "  --%s%s%s", info->type == FW_TYPE_BOOL ? "[no_]" : "", info->name, placeholder(info));
     FW_TRY(fw_strbuf_printf(text, "%-*s", LEFT_COLUMNS, left));
+    if (strlen(left) >= LEFT_COLUMNS) FW_TRY(fw_strbuf_printf(text, "\n%*s", LEFT_COLUMNS, ""));
     fw_option_bounds(id, bounds, sizeof bounds);
     if (info->type == FW_TYPE_BOOL) bounds[0] = 0;
     fw_option_aliases(id, aliases, sizeof aliases);

@@ -83,10 +83,7 @@ static const char *read_value(fw_value *v, const fw_option_info *info, const cha
     case FW_TYPE_INT: return fw_value_read_int(&v->whole, text);
     case FW_TYPE_SIZE: return fw_value_read_size(&v->whole, text);
     case FW_TYPE_FLOAT: return fw_value_read_float(&v->number, text);
-    case FW_TYPE_CHOICE:
-        for (v->choice = 0; info->choices[v->choice] != NULL; v->choice++)
-            if (strcmp(info->choices[v->choice], text) == 0) break;
-        return NULL;
+    case FW_TYPE_CHOICE: v->choice = fw_choice_by_word(info->choices, text); return NULL;
     case FW_TYPE_TEXT: return fw_value_check_text(text);
     case FW_TYPE_PATH: return text[0] == 0 ? "it is empty" : fw_value_check_text(text);
     }
@@ -98,7 +95,6 @@ static bool is_out_of_bounds(const fw_value *v, const fw_option_info *info) {
     case FW_TYPE_INT:
     case FW_TYPE_SIZE: return v->whole < info->int_min || v->whole > info->int_max;
     case FW_TYPE_FLOAT: return v->number < info->float_min || v->number > info->float_max;
-    case FW_TYPE_CHOICE: return info->choices[v->choice] == NULL;
     default: return false;
     }
 }
@@ -109,8 +105,11 @@ fw_status fw_option_set(fw_options *o, fw_option_id id, const fw_option_spelling
     char label[FW_LABEL_BYTES], bounds[128];
     fw_value value = {0};
     fw_option_label(label, name, place);
-    const char *wrong = read_value(&value, info, text);
+    const char *meant;
+    FW_TRY(fw_option_translate(&meant, id, spelling, label, text));
+    const char *wrong = read_value(&value, info, meant);
     if (wrong != NULL) return fw_fail(FW_ERR_OPTION, "%s is \"%.100s\": %s", label, text, wrong);
+    if (info->type == FW_TYPE_CHOICE && value.choice < 0) return fw_option_refuse_word(id, label, text);
     if (is_out_of_bounds(&value, info))
         return fw_fail(FW_ERR_OPTION, "%s is %.100s; it must be %s", label, text,
                        fw_option_bounds(id, bounds, sizeof bounds));
@@ -129,7 +128,7 @@ fw_status fw_option_set(fw_options *o, fw_option_id id, const fw_option_spelling
     case FW_TYPE_TEXT:
     case FW_TYPE_PATH: {
         char *copy, *old;
-        FW_TRY(fw_strdup(&copy, text));
+        FW_TRY(fw_strdup(&copy, meant));
         memcpy(&old, field, sizeof old);
         fw_free(old);
         memcpy(field, &copy, sizeof copy);

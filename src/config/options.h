@@ -39,6 +39,7 @@ enum {
 /* Words as enums: see config/choices.def. fw_lr_schedule_words[FW_LR_COSINE] is "cosine"; the list ends with NULL. */
 #define FW_CHOICES_BEGIN(set) typedef enum set {
 #define FW_CHOICE(value, word) value,
+#define FW_CHOICE_ALSO(set, value, word)
 #define FW_CHOICES_END(set)                                                                                            \
     }                                                                                                                  \
     set;                                                                                                               \
@@ -46,6 +47,7 @@ enum {
 #include "config/choices.def"
 #undef FW_CHOICES_BEGIN
 #undef FW_CHOICE
+#undef FW_CHOICE_ALSO
 #undef FW_CHOICES_END
 
 /* FW_OPTION_learning_rate, ... */
@@ -120,6 +122,7 @@ typedef enum fw_option_group {
     FW_GROUP_REPORTS,
     FW_GROUP_GENERATION,
     FW_GROUP_MACHINE,
+    FW_GROUP_SHARDING,
     FW_GROUP_N
 } fw_option_group;
 

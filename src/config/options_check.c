@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "config/options_sharding.h"
 
 #include <math.h>
 #include <string.h>
@@ -52,6 +53,8 @@ static fw_status check_train(fw_options *o) {
                        "eval_strategy is %s, but there is no eval_dataset; name a file or set eval_strategy to no",
                        fw_when_words[o->eval_strategy]);
     FW_TRY(resolve_resume(o));
+    FW_TRY(fw_options_resolve_sharding(o));
+    FW_TRY(fw_options_refuse_unbuilt(o));
     if (o->data_seed < 0) o->data_seed = o->seed;
     if (o->eval_steps == 0) o->eval_steps = o->logging_steps;
     return FW_OK;

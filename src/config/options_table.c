@@ -6,6 +6,7 @@
 
 #define FW_CHOICES_BEGIN(set) const char *const set##_words[] = {
 #define FW_CHOICE(value, word) word,
+#define FW_CHOICE_ALSO(set, value, word)
 #define FW_CHOICES_END(set)                                                                                            \
     NULL                                                                                                               \
     }                                                                                                                  \
@@ -13,7 +14,25 @@
 #include "config/choices.def"
 #undef FW_CHOICES_BEGIN
 #undef FW_CHOICE
+#undef FW_CHOICE_ALSO
 #undef FW_CHOICES_END
+
+static const struct {
+    const char *const *set;
+    const char *word;
+    int value;
+} words_also[] = {
+#define FW_CHOICES_BEGIN(set)
+#define FW_CHOICE(value, word)
+#define FW_CHOICE_ALSO(set, value, word) {set##_words, word, (int)(value)},
+#define FW_CHOICES_END(set)
+#include "config/choices.def"
+#undef FW_CHOICES_BEGIN
+#undef FW_CHOICE
+#undef FW_CHOICE_ALSO
+#undef FW_CHOICES_END
+};
+enum { WORDS_ALSO_N = sizeof words_also / sizeof words_also[0] };
 
 /* Bounds stand in the column of the option's type; the others' are not used. */
 #define BOUND_INT(type, bound) (FW_TYPE_##type == FW_TYPE_INT || FW_TYPE_##type == FW_TYPE_SIZE ? (int64_t)(bound) : 0)
@@ -35,27 +54,50 @@ static const fw_option_info options[FW_OPTION_N] = {
 #undef FW_OPTION
 };
 
+#define FW_ALIAS(spelling, option)
+#define FW_ALIAS_BELOW(spelling, option, max)
+#define FW_WORD(spelling, written, meant)
+#define FW_WORD_MORE(option, written, meant)
+#define FW_LATER(name)
+
 static const fw_option_spelling spellings[] = {
+#undef FW_ALIAS
+#undef FW_ALIAS_BELOW
 #define FW_ALIAS(spelling, option) {#spelling, FW_OPTION_##option, 0, false},
 #define FW_ALIAS_BELOW(spelling, option, max) {#spelling, FW_OPTION_##option, max, true},
-#define FW_LATER(name)
 #include "config/spellings.def"
 #undef FW_ALIAS
 #undef FW_ALIAS_BELOW
-#undef FW_LATER
+#define FW_ALIAS(spelling, option)
+#define FW_ALIAS_BELOW(spelling, option, max)
 };
 enum { SPELLING_N = sizeof spellings / sizeof spellings[0] };
 
+static const fw_option_word words[] = {
+#undef FW_WORD
+#undef FW_WORD_MORE
+#define FW_WORD(spelling, written, meant) {#spelling, written, meant, true},
+#define FW_WORD_MORE(option, written, meant) {#option, written, meant, false},
+#include "config/spellings.def"
+#undef FW_WORD
+#undef FW_WORD_MORE
+#define FW_WORD(spelling, written, meant)
+#define FW_WORD_MORE(option, written, meant)
+};
+enum { WORD_N = sizeof words / sizeof words[0] };
+
 static const char *const later[] = {
-#define FW_ALIAS(spelling, option)
-#define FW_ALIAS_BELOW(spelling, option, max)
+#undef FW_LATER
 #define FW_LATER(name) #name,
 #include "config/spellings.def"
-#undef FW_ALIAS
-#undef FW_ALIAS_BELOW
-#undef FW_LATER
 };
 enum { LATER_N = sizeof later / sizeof later[0] };
+
+#undef FW_ALIAS
+#undef FW_ALIAS_BELOW
+#undef FW_WORD
+#undef FW_WORD_MORE
+#undef FW_LATER
 
 static const struct {
     const char *name, *positional, *summary;
@@ -77,6 +119,17 @@ int fw_option_by_name(const char *name) {
 }
 
 const fw_option_spelling *fw_option_spelling_at(size_t i) { return i < SPELLING_N ? &spellings[i] : NULL; }
+
+const fw_option_word *fw_option_word_at(size_t i) { return i < WORD_N ? &words[i] : NULL; }
+
+const char *fw_choice_also_at(size_t i, const char *const *choices, int *value) {
+    for (size_t k = 0; k < WORDS_ALSO_N; k++) {
+        if (words_also[k].set != choices || i-- > 0) continue;
+        *value = words_also[k].value;
+        return words_also[k].word;
+    }
+    return NULL;
+}
 
 bool fw_option_comes_later(const char *name) {
     for (size_t i = 0; i < LATER_N; i++)
@@ -141,7 +194,7 @@ const char *fw_option_bounds(fw_option_id id, char *out, size_t bytes) {
 
 const char *fw_option_group_title(fw_option_group group) {
     static const char *const titles[FW_GROUP_N] = {
-        "Files", "Training", "Optimizer", "Reports, evaluation and saving", "Generation", "Machine"};
+        "Files", "Training", "Optimizer", "Reports, evaluation and saving", "Generation", "Machine", "Sharding"};
     FW_ASSERT(group >= 0 && group < FW_GROUP_N);
     return titles[group];
 }

@@ -113,7 +113,9 @@ static void test_refusals(void **state) {
         {FW_COMMAND_TRAIN, "--no_seed", "--no_seed: seed takes a value, there is no \"no\" to it"},
         {FW_COMMAND_TRAIN, "--no_bf1", "--bf1 is not an option of finewire train; did you mean --bf16?"},
         {FW_COMMAND_TRAIN, "--no_cuda", "--no_cuda is not supported yet by finewire; leave it out"},
-        {FW_COMMAND_TRAIN, "--strategy|zero3", "--strategy is zero3; it must be ddp"},
+        {FW_COMMAND_TRAIN, "--lr_scheduler_type|constant_with_warmups",
+         "--lr_scheduler_type is constant_with_warmups; it must be linear, cosine, constant or constant_with_warmup; "
+         "did you mean constant_with_warmup?"},
         {FW_COMMAND_TRAIN, "--eval_strategy|never", "--eval_strategy is never; it must be no, steps or epoch"},
         {FW_COMMAND_TRAIN, "--max_shard_size|5XB",
          "--max_shard_size is \"5XB\": it is not a size; write 5GB or 512MiB"},

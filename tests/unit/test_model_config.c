@@ -2,6 +2,7 @@
  * The parameter table that follows from it. */
 #include "base/alloc.h"
 #include "model/param_table.h"
+#include "model/wrap_class.h"
 #include "support/tiny_model.h"
 
 #include <setjmp.h>
@@ -271,6 +272,38 @@ static void test_table_overflow_and_memory(void **state) {
     fail();
 }
 
+static void test_wrap_class(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        fw_architecture architecture;
+        const char *message; /* NULL: right */
+    } cases[] = {
+        {"LlamaDecoderLayer", FW_ARCH_LLAMA, NULL},
+        {"Qwen2DecoderLayer", FW_ARCH_QWEN2, NULL},
+        {"Qwen3DecoderLayer", FW_ARCH_QWEN3, NULL},
+        {"MistralDecoderLayer", FW_ARCH_MISTRAL, NULL},
+        {" Qwen2DecoderLayer , Qwen2DecoderLayer", FW_ARCH_QWEN2, NULL},
+        {"LlamaDecoderLayer", FW_ARCH_QWEN2,
+         "fsdp_transformer_layer_cls_to_wrap: the model has no class LlamaDecoderLayer; its blocks are "
+         "Qwen2DecoderLayer"},
+        {"Qwen2DecoderLayer,Qwen2MLP", FW_ARCH_QWEN2,
+         "fsdp_transformer_layer_cls_to_wrap: the model has no class Qwen2MLP; its blocks are Qwen2DecoderLayer"},
+        {"qwen3decoderlayer", FW_ARCH_QWEN3,
+         "fsdp_transformer_layer_cls_to_wrap: the model has no class qwen3decoderlayer; its blocks are "
+         "Qwen3DecoderLayer"},
+        {"LlamaDecoder", FW_ARCH_LLAMA,
+         "fsdp_transformer_layer_cls_to_wrap: the model has no class LlamaDecoder; its blocks are LlamaDecoderLayer"},
+        {" ,", FW_ARCH_MISTRAL,
+         "fsdp_transformer_layer_cls_to_wrap is empty; write MistralDecoderLayer or leave it out"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        fw_status status = fw_wrap_check_class(cases[i].name, cases[i].architecture);
+        assert_int_equal(status, cases[i].message == NULL ? FW_OK : FW_ERR_OPTION);
+        if (cases[i].message != NULL) assert_string_equal(fw_trail_message(), cases[i].message);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refused),
@@ -280,6 +313,7 @@ int main(void) {
         cmocka_unit_test(test_table),
         cmocka_unit_test(test_table_of_published_model),
         cmocka_unit_test(test_table_overflow_and_memory),
+        cmocka_unit_test(test_wrap_class),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
