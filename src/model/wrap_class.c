@@ -6,6 +6,7 @@ fw_status fw_wrap_check_class(const char *class_name, fw_architecture architectu
     static const char *const between = " ,";
     const char *right = fw_architecture_layer_class(architecture);
     int name_n = 0;
+    if (class_name == NULL) return FW_OK;
     for (const char *c = class_name + strspn(class_name, between); *c != 0; c += strspn(c, between), name_n++) {
         size_t n = strcspn(c, between);
         if (n != strlen(right) || strncmp(c, right, n) != 0)

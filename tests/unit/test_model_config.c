@@ -279,6 +279,7 @@ static void test_wrap_class(void **state) {
         fw_architecture architecture;
         const char *message; /* NULL: right */
     } cases[] = {
+        {NULL, FW_ARCH_LLAMA, NULL},
         {"LlamaDecoderLayer", FW_ARCH_LLAMA, NULL},
         {"Qwen2DecoderLayer", FW_ARCH_QWEN2, NULL},
         {"Qwen3DecoderLayer", FW_ARCH_QWEN3, NULL},
