@@ -15,7 +15,7 @@
  *     rank 0: fw_trace_file_begin(path, world)  ...  each rank r in turn: fw_trace_file_append(path, r)
  *     rank 0: fw_trace_file_end(path)           or   fw_trace_file_cancel(path) when a rank failed
  *
- * Until the end the file is called PATH.tmp. Source: Trace Event Format, JSON object format ("X" and "M" events); it
+ * Until the end the file is called PATH.unfinished. Source: Trace Event Format, JSON object format ("X" and "M" events); it
  * opens in Perfetto and chrome://tracing. pid is the rank, tid the lane, ts and dur are microseconds. */
 #ifndef FW_BASE_TRACE_H
 #define FW_BASE_TRACE_H
@@ -55,13 +55,13 @@ void fw_trace_span(fw_trace_lane lane, const char *name, uint64_t start_ns, uint
 /* Spans kept, and spans that found the buffer full. */
 void fw_trace_counts(uint64_t *kept_n, uint64_t *dropped_n);
 
-/* Write the head to PATH.tmp. Errors: FW_ERR_OPTION (PATH is a folder or a device), FW_ERR_IO, FW_ERR_NOMEM. */
+/* Write the head to PATH.unfinished. Errors: FW_ERR_OPTION (PATH is a folder or a device), FW_ERR_IO, FW_ERR_NOMEM. */
 fw_status fw_trace_file_begin(const char *path, int world);
 /* Record no more and append what this process recorded. Errors: FW_ERR_IO, FW_ERR_NOMEM. */
 fw_status fw_trace_file_append(const char *path, int rank);
 /* Write the tail and give the file its name. Errors: FW_ERR_IO, FW_ERR_NOMEM. */
 fw_status fw_trace_file_end(const char *path);
-/* Remove PATH.tmp; a missing one is no error. */
+/* Remove PATH.unfinished; a missing one is no error. */
 void fw_trace_file_cancel(const char *path);
 
 #endif

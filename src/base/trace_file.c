@@ -20,7 +20,9 @@ static const char *const lane_name[FW_TRACE_LANE_N] = {
     [FW_TRACE_COMM] = "communication", [FW_TRACE_HOST] = "host",
 };
 
-static fw_status unfinished_name(fw_strbuf *out, const char *path) { return fw_strbuf_printf(out, "%s.tmp", path); }
+static fw_status unfinished_name(fw_strbuf *out, const char *path) {
+    return fw_strbuf_printf(out, "%s.unfinished", path);
+}
 
 fw_status fw_trace_file_begin(const char *path, int world) {
     struct stat info;

@@ -1,0 +1,115 @@
+/* The trace of several ranks: one file, every rank's lanes in it; a rank that cannot write is everybody's error. */
+#include "base/file.h"
+#include "base/json.h"
+#include "base/trace.h"
+#include "support/scratch.h"
+#include "support/world.h"
+#include "train/run_trace.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <string.h>
+
+enum { WORLD = 5 };
+
+static char dir[FW_TEST_PATH_BYTES];
+static const char *path;
+
+static int set_up(void **state) {
+    (void)state;
+    fw_test_scratch_make(dir);
+    path = fw_test_path(dir, "trace.json");
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    fw_test_scratch_remove(dir);
+    return 0;
+}
+
+static int write_trace(fw_comm *c, void *context) {
+    (void)context;
+    int rank = fw_comm_rank(c);
+    FW_RANK_CHECK(fw_run_trace_begin(c, path) == FW_OK);
+    FW_RANK_CHECK(fw_trace_on());
+    for (int i = 0; i <= rank; i++)
+        fw_trace_span(FW_TRACE_COMPUTE, "work", 1000 * (uint64_t)i, 1000 * (uint64_t)i + 500);
+    FW_RANK_CHECK(fw_run_trace_end(c, path) == FW_OK);
+    FW_RANK_CHECK(!fw_trace_on());
+    return 0;
+}
+
+static void test_all_ranks(void **state) {
+    (void)state;
+    assert_int_equal(fw_test_world(WORLD, write_trace, NULL), 0);
+    assert_int_equal(fw_test_count_entries(dir), 1);
+    json_t *file;
+    assert_int_equal(fw_json_load(&file, path, 1 << 20), FW_OK);
+    int span_n[WORLD] = {0}, name_n[WORLD] = {0};
+    size_t i;
+    const json_t *e;
+    json_array_foreach(json_object_get(file, "traceEvents"), i, e) {
+        json_int_t rank = json_integer_value(json_object_get(e, "pid"));
+        assert_in_range(rank, 0, WORLD - 1);
+        const char *name = json_string_value(json_object_get(e, "name"));
+        span_n[rank] += strcmp(name, "work") == 0;
+        name_n[rank] += strcmp(name, "process_name") == 0;
+    }
+    for (int rank = 0; rank < WORLD; rank++) {
+        assert_int_equal(span_n[rank], rank + 1);
+        assert_int_equal(name_n[rank], 1);
+    }
+    json_decref(file);
+}
+
+static int bad_path(fw_comm *c, void *context) {
+    (void)context;
+    FW_RANK_CHECK(fw_run_trace_begin(c, dir) == FW_ERR_OPTION);
+    FW_RANK_CHECK(strstr(fw_trail_message(), "a folder") != NULL);
+    FW_RANK_CHECK(!fw_trace_on());
+    FW_RANK_CHECK(fw_comm_barrier(c) == FW_OK); /* the group goes on */
+    return 0;
+}
+
+/* Rank 1 has no room for its part. */
+static int full_disk(fw_comm *c, void *context) {
+    (void)context;
+    FW_RANK_CHECK(fw_run_trace_begin(c, path) == FW_OK);
+    if (fw_comm_rank(c) == 1) fw_file_fail_write_at(1);
+    FW_RANK_CHECK(fw_run_trace_end(c, path) == FW_ERR_IO);
+    fw_file_fail_write_at(0);
+    FW_RANK_CHECK(fw_comm_barrier(c) == FW_OK);
+    return 0;
+}
+
+static int no_trace(fw_comm *c, void *context) {
+    (void)context;
+    FW_RANK_CHECK(fw_run_trace_begin(c, NULL) == FW_OK);
+    FW_RANK_CHECK(!fw_trace_on());
+    FW_RANK_CHECK(fw_run_trace_end(c, NULL) == FW_OK);
+    fw_run_trace_abandon(c, NULL);
+    fw_run_trace_abandon(NULL, path); /* a job that never met */
+    return 0;
+}
+
+static void test_failures(void **state) {
+    (void)state;
+    assert_int_equal(fw_test_world(3, bad_path, NULL), 0);
+    assert_int_equal(fw_test_world(3, full_disk, NULL), 0);
+    assert_int_equal(fw_test_world(2, no_trace, NULL), 0);
+    assert_int_equal(fw_test_count_entries(dir), 0); /* nothing half-written is left */
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_all_ranks, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_failures, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
