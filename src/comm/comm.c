@@ -1,4 +1,4 @@
-/* A group: making and closing it, its failure, its counters. */
+/* The group of all ranks: making and closing it, its failure; the counters of any group. */
 #include "comm/comm.h"
 
 #include "base/alloc.h"
@@ -52,18 +52,20 @@ static void take_options(fw_comm *c, const fw_comm_options *options) {
 }
 
 static void on_failed(void *context, int origin, int told, fw_status status, const char *message) {
-    fw_comm *c = context;
-    fw_failure_set(&c->failure, origin, told, status, message);
-    if (atomic_load(&c->awake)) c->transport->wake(c);
+    fw_job *job = context;
+    fw_failure_set(&job->failure, origin, told, status, message);
+    fw_comm_wake(job);
 }
 
 static void on_left(void *context, int rank) {
-    fw_comm *c = context;
-    atomic_store(&c->left[rank], 1);
-    if (atomic_load(&c->awake)) c->transport->wake(c);
+    fw_job *job = context;
+    atomic_store(&job->left[rank], 1);
+    fw_comm_wake(job);
 }
 
-fw_status fw_comm_watch(fw_comm *c) { return fw_control_watch(c->control, &(fw_control_hooks){on_failed, on_left, c}); }
+fw_status fw_comm_watch(fw_comm *c) {
+    return fw_control_watch(c->job->control, &(fw_control_hooks){on_failed, on_left, c->job});
+}
 
 static fw_status open_group(fw_comm *c) {
     if (c->options.world == 1) {
@@ -71,11 +73,36 @@ static fw_status open_group(fw_comm *c) {
         return fw_comm_open_self(c);
     }
     uint64_t deadline_ns = fw_host_now_ns() + (uint64_t)(c->options.connect_timeout_s * 1e9);
-    FW_TRY(fw_control_meet(&c->control, &c->options, deadline_ns, &c->blame));
+    FW_TRY(fw_control_meet(&c->job->control, &c->options, deadline_ns, &c->job->blame));
     /* Rank 0 alone decides that time is up; the others get its word a little later. */
     FW_TRY(fw_comm_open_shm(c, deadline_ns + 10000000000ull));
-    atomic_store(&c->awake, 1);
-    return fw_progress_start(c);
+    atomic_store(&c->job->awake, 1);
+    return fw_progress_start(c->job);
+}
+
+static fw_status create_job(fw_comm *c) {
+    fw_job *job;
+    FW_TRY(FW_NEW(job));
+    job->all = c;
+    job->blame.rank = -1;
+    fw_failure_init(&job->failure);
+    atomic_init(&job->agree_origin, -1);
+    pthread_mutex_init(&job->group_lock, NULL);
+    pthread_mutex_init(&job->progress.lock, NULL);
+    pthread_cond_init(&job->progress.work, NULL);
+    pthread_cond_init(&job->progress.finished, NULL);
+    job->spin_n = choose_spin(&c->options);
+    c->job = job;
+    return FW_OK;
+}
+
+static void destroy_job(fw_job *job) {
+    pthread_cond_destroy(&job->progress.finished);
+    pthread_cond_destroy(&job->progress.work);
+    pthread_mutex_destroy(&job->progress.lock);
+    pthread_mutex_destroy(&job->group_lock);
+    fw_failure_fini(&job->failure);
+    fw_free(job);
 }
 
 /* Of this thread's last fw_comm_create that failed: the group it would be asked of is gone. */
@@ -87,19 +114,18 @@ fw_status fw_comm_create(fw_comm **out, const fw_comm_options *options) {
     FW_TRY(check_options(options));
     fw_comm *c;
     FW_TRY(FW_NEW(c));
-    c->blame.rank = -1;
-    fw_failure_init(&c->failure);
-    atomic_init(&c->agree_origin, -1);
-    pthread_mutex_init(&c->progress.lock, NULL);
-    pthread_cond_init(&c->progress.work, NULL);
-    pthread_cond_init(&c->progress.finished, NULL);
     take_options(c, options);
-    c->spin_n = choose_spin(&c->options);
-    fw_status status = open_group(c);
+    c->stride = 1;
+    fw_status status = create_job(c);
+    if (status == FW_OK) {
+        status = open_group(c);
+        const fw_control_blame *blame = &c->job->blame;
+        if (status != FW_OK && blame->rank >= 0)
+            fw_failure_set(&c->job->failure, blame->rank, blame->told, status, fw_trail_message());
+        if (status != FW_OK) fw_comm_abort(c, status);
+    }
     if (status != FW_OK) {
-        if (c->blame.rank >= 0) fw_failure_set(&c->failure, c->blame.rank, c->blame.told, status, fw_trail_message());
-        fw_comm_abort(c, status);
-        create_reports = fw_comm_reports_failure(c);
+        create_reports = c->job == NULL || fw_comm_reports_failure(c);
         fw_comm_destroy(c);
         return fw_trail_push(status, __FILE__, __func__, __LINE__);
     }
@@ -109,13 +135,18 @@ fw_status fw_comm_create(fw_comm **out, const fw_comm_options *options) {
 
 void fw_comm_destroy(fw_comm *c) {
     if (c == NULL) return;
-    fw_progress_stop(c);
-    fw_control_close(c->control);
-    if (c->transport != NULL) c->transport->destroy(c);
-    pthread_cond_destroy(&c->progress.finished);
-    pthread_cond_destroy(&c->progress.work);
-    pthread_mutex_destroy(&c->progress.lock);
-    fw_failure_fini(&c->failure);
+    fw_job *job = c->job;
+    if (job != NULL && fw_comm_is_group(c)) {
+        fw_comm_close_group(c);
+        return;
+    }
+    if (job != NULL) {
+        fw_progress_stop(job);
+        fw_comm_drop_groups(job);
+        fw_control_close(job->control);
+        if (c->transport != NULL) c->transport->destroy(c);
+        destroy_job(job);
+    }
     fw_free(c);
 }
 
@@ -126,14 +157,18 @@ int fw_comm_world(const fw_comm *c) { return c->options.world; }
 const char *fw_comm_transport(const fw_comm *c) { return c->transport->name; }
 
 void fw_comm_set_cpus(fw_comm *c, const int *cpus, int cpu_n) {
+    FW_ASSERT(!fw_comm_is_group(c));
     cpu_set_t set;
     CPU_ZERO(&set);
     for (int i = 0; i < cpu_n; i++)
         if (cpus[i] >= 0 && cpus[i] < CPU_SETSIZE) CPU_SET((size_t)cpus[i], &set);
-    if (c->progress.thread_runs) pthread_setaffinity_np(c->progress.thread, sizeof set, &set);
+    fw_progress *p = &c->job->progress;
+    if (p->thread_runs) pthread_setaffinity_np(p->thread, sizeof set, &set);
 }
 
 fw_status fw_comm_alloc(fw_comm *c, void **out, size_t bytes, const char *what) {
+    *out = NULL;
+    FW_TRY(fw_comm_refuse_group(c, "alloc"));
     fw_status status = c->transport->alloc(c, out, bytes, what);
     if (status != FW_OK) fw_comm_abort(c, status);
     return status;
@@ -141,38 +176,47 @@ fw_status fw_comm_alloc(fw_comm *c, void **out, size_t bytes, const char *what) 
 
 void fw_comm_abort(fw_comm *c, fw_status reason) {
     if (c == NULL || reason == FW_OK) return;
+    fw_job *job = c->job;
     /* What was agreed upon is known everywhere, and it began with another rank perhaps: no news for the others. */
-    int agreed = atomic_load(&c->agree_origin), me = c->options.rank;
-    if (!fw_failure_set(&c->failure, agreed >= 0 ? agreed : me, 1, reason, fw_trail_message())) return;
-    if (c->control != NULL && agreed < 0) fw_control_abort(c->control, reason, fw_trail_message());
-    if (atomic_load(&c->awake)) c->transport->wake(c);
+    int agreed = atomic_load(&job->agree_origin), me = job->all->options.rank;
+    if (!fw_failure_set(&job->failure, agreed >= 0 ? agreed : me, 1, reason, fw_trail_message())) return;
+    if (job->control != NULL && agreed < 0) fw_control_abort(job->control, reason, fw_trail_message());
+    fw_comm_wake(job);
 }
 
 int fw_comm_abort_origin(const fw_comm *c) {
-    int agreed = atomic_load(&c->agree_origin); /* first: what comes after it are its consequences */
-    return agreed >= 0 ? agreed : fw_failure_is_set(&c->failure) ? c->failure.origin : -1;
+    fw_job *job = c->job;
+    int agreed = atomic_load(&job->agree_origin); /* first: what comes after it are its consequences */
+    return agreed >= 0 ? agreed : fw_failure_is_set(&job->failure) ? job->failure.origin : -1;
 }
 
 int fw_comm_reports_failure(const fw_comm *c) {
     if (c == NULL) return create_reports;
+    fw_job *job = c->job;
+    const fw_comm_options *o = &job->all->options;
     int origin = fw_comm_abort_origin(c);
-    if (origin < 0 || origin == c->options.rank) return 1;
-    int died_silently = atomic_load(&c->agree_origin) < 0 && !c->failure.told;
-    if (!died_silently || c->options.own_launcher) return 0;
-    return c->options.rank == (origin == 0 ? 1 : 0);
+    if (origin < 0 || origin == o->rank) return 1;
+    int died_silently = atomic_load(&job->agree_origin) < 0 && !job->failure.told;
+    if (!died_silently || o->own_launcher) return 0;
+    return o->rank == (origin == 0 ? 1 : 0);
 }
 
-void fw_comm_host_work_begin(fw_comm *c, const char *what) { c->transport->set_host_work(c, what); }
+void fw_comm_host_work_begin(fw_comm *c, const char *what) {
+    FW_ASSERT(!fw_comm_is_group(c));
+    c->transport->set_host_work(c, what);
+}
 
-void fw_comm_host_work_end(fw_comm *c) { c->transport->set_host_work(c, NULL); }
+void fw_comm_host_work_end(fw_comm *c) {
+    FW_ASSERT(!fw_comm_is_group(c));
+    c->transport->set_host_work(c, NULL);
+}
 
 void fw_comm_get_counters(const fw_comm *c, fw_comm_counters *out) {
-    const fw_progress *p = &c->progress;
     fw_comm_traffic of[FW_COMM_KIND_N], total = {0};
     for (int k = 0; k < FW_COMM_KIND_N; k++) {
-        of[k] = (fw_comm_traffic){.call_n = atomic_load(&p->tally[k].call_n),
-                                  .sent_bytes = atomic_load(&p->tally[k].sent_bytes),
-                                  .received_bytes = atomic_load(&p->tally[k].received_bytes)};
+        of[k] = (fw_comm_traffic){.call_n = atomic_load(&c->tally[k].call_n),
+                                  .sent_bytes = atomic_load(&c->tally[k].sent_bytes),
+                                  .received_bytes = atomic_load(&c->tally[k].received_bytes)};
         total.call_n += of[k].call_n;
         total.sent_bytes += of[k].sent_bytes;
         total.received_bytes += of[k].received_bytes;
@@ -182,6 +226,6 @@ void fw_comm_get_counters(const fw_comm *c, fw_comm_counters *out) {
                               .all_gather = of[FW_COMM_ALL_GATHER],
                               .broadcast = of[FW_COMM_BROADCAST],
                               .total = total,
-                              .wait_ns = atomic_load(&p->wait_ns),
-                              .busy_ns = atomic_load(&p->busy_ns)};
+                              .wait_ns = atomic_load(&c->wait_ns),
+                              .busy_ns = atomic_load(&c->busy_ns)};
 }

@@ -1,8 +1,11 @@
-/* Started collectives and the thread that works on them, in the order in which they were started. */
+/* Started collectives, of all groups of the job, in the order in which they were started. One at a time is worked on:
+ * by the background thread, or by a caller who waits for it and finds it untouched, which saves waking a thread. */
 #include "base/host.h"
+#include "base/trace.h"
 #include "comm/comm_internal.h"
 
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 
 static _Atomic uint64_t fail_at, fail_counter;
@@ -29,110 +32,153 @@ static void count(fw_comm *c, const fw_comm_op *op) {
     case FW_COMM_KIND_N: break;
     }
     uint64_t received = op->kind != FW_COMM_BROADCAST ? sent : is_root ? 0 : bytes;
-    fw_comm_tally *tally = &c->progress.tally[op->kind];
+    fw_comm_tally *tally = &c->tally[op->kind];
     atomic_fetch_add_explicit(&tally->call_n, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&tally->sent_bytes, sent, memory_order_relaxed);
     atomic_fetch_add_explicit(&tally->received_bytes, received, memory_order_relaxed);
 }
 
-static fw_status run_one(fw_comm *c, const fw_comm_op *op) {
-    fw_progress *p = &c->progress;
-    if (fw_failure_is_set(&c->failure)) return fw_failure_report(&c->failure, c->options.rank);
-    if (op->injected)
-        return fw_fail(FW_ERR_IO, "%s %llu failed (injected by a test)", fw_comm_kind_name(op->kind),
-                       (unsigned long long)op->number);
+static void trace(fw_trace_lane lane, const char *kind, const char *label, uint64_t start_ns, uint64_t end_ns) {
+    char name[FW_TRACE_NAME_BYTES];
+    snprintf(name, sizeof name, "%s%s%s", kind, label != NULL ? " " : "", label != NULL ? label : "");
+    fw_trace_span(lane, name, start_ns, end_ns);
+}
+
+static fw_status run_one(const fw_comm_op *op) {
+    fw_comm *c = op->comm;
+    const char *kind = fw_comm_kind_name(op->kind);
+    if (fw_failure_is_set(&c->job->failure)) return fw_comm_report_failure(c);
+    if (op->injected) {
+        char title[FW_COMM_TITLE_BYTES];
+        return fw_fail(FW_ERR_IO, "%s failed (injected by a test)",
+                       fw_comm_title(title, c, kind, op->label, op->number));
+    }
     uint64_t start_ns = fw_host_now_ns();
     fw_status status = c->transport->run(c, op);
-    atomic_fetch_add_explicit(&p->busy_ns, fw_host_now_ns() - start_ns, memory_order_relaxed);
+    uint64_t end_ns = fw_host_now_ns();
+    atomic_fetch_add_explicit(&c->busy_ns, end_ns - start_ns, memory_order_relaxed);
+    if (fw_trace_on()) trace(FW_TRACE_COMM, kind, op->label, start_ns, end_ns);
     if (status == FW_OK) count(c, op);
     return status;
 }
 
-/* Sleeps until there is more to do; 0: stop. */
-static int wait_for_work(fw_comm *c, uint64_t done_n) {
-    fw_progress *p = &c->progress;
-    for (int spin = 0; spin < c->spin_n; spin++) {
-        if (atomic_load_explicit(&p->started_n, memory_order_acquire) > done_n) break;
-        fw_comm_pause();
-    }
-    pthread_mutex_lock(&p->lock);
-    while (atomic_load(&p->started_n) == done_n && !atomic_load(&p->stop)) pthread_cond_wait(&p->work, &p->lock);
-    int goes_on = !atomic_load(&p->stop);
+/* Works on the next collective, which there is; the caller holds the lock and has set `taken`. */
+static void run_next(fw_job *job) {
+    fw_progress *p = &job->progress;
+    uint64_t done_n = atomic_load(&p->done_n);
     pthread_mutex_unlock(&p->lock);
-    return goes_on;
+    fw_status status = run_one(&p->op[done_n % FW_COMM_QUEUE_N]);
+    if (status != FW_OK && !atomic_load(&p->stop)) fw_comm_abort(job->all, status);
+    pthread_mutex_lock(&p->lock);
+    if (status == FW_OK)
+        atomic_store(&p->done_n, done_n + 1);
+    else
+        atomic_store(&p->failed, 1);
+    pthread_cond_broadcast(&p->finished);
+}
+
+/* Something to do that nobody does. Holds the lock. */
+static int is_free(const fw_progress *p) {
+    return !p->taken && !atomic_load(&p->failed) && atomic_load(&p->started_n) > atomic_load(&p->done_n);
 }
 
 static void *work(void *argument) {
-    fw_comm *c = argument;
-    fw_progress *p = &c->progress;
-    for (uint64_t done_n = 0; wait_for_work(c, done_n); done_n++) {
-        fw_status status = run_one(c, &p->op[done_n % FW_COMM_QUEUE_N]);
-        if (status != FW_OK && !atomic_load(&p->stop)) fw_comm_abort(c, status);
-        pthread_mutex_lock(&p->lock);
-        if (status == FW_OK)
-            atomic_store(&p->done_n, done_n + 1);
-        else
-            atomic_store(&p->failed, 1);
-        pthread_cond_broadcast(&p->finished);
-        pthread_mutex_unlock(&p->lock);
-        if (status != FW_OK) return NULL;
+    fw_job *job = argument;
+    fw_progress *p = &job->progress;
+    pthread_mutex_lock(&p->lock);
+    while (!atomic_load(&p->stop) && !atomic_load(&p->failed)) {
+        if (!is_free(p)) {
+            pthread_cond_wait(&p->work, &p->lock);
+            continue;
+        }
+        p->taken = 1;
+        run_next(job);
+        p->taken = 0;
     }
+    pthread_mutex_unlock(&p->lock);
     return NULL;
 }
 
-fw_status fw_progress_start(fw_comm *c) {
+fw_status fw_progress_start(fw_job *job) {
     sigset_t all, before;
     sigfillset(&all); /* signals are the main thread's */
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int reason = pthread_create(&c->progress.thread, NULL, work, c);
+    int reason = pthread_create(&job->progress.thread, NULL, work, job);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (reason != 0) return fw_fail(FW_ERR_NOMEM, "could not start the communication thread: %s", strerror(reason));
-    c->progress.thread_runs = 1;
+    job->progress.thread_runs = 1;
     return FW_OK;
 }
 
-void fw_progress_stop(fw_comm *c) {
-    fw_progress *p = &c->progress;
+void fw_progress_stop(fw_job *job) {
+    fw_progress *p = &job->progress;
     if (!p->thread_runs) return;
     pthread_mutex_lock(&p->lock);
     atomic_store(&p->stop, 1);
     pthread_cond_broadcast(&p->work);
     pthread_mutex_unlock(&p->lock);
-    c->transport->wake(c);
+    fw_comm_wake(job);
     pthread_join(p->thread, NULL);
     p->thread_runs = 0;
 }
 
-/* Sleeps on `finished` until done_n reaches `until`; 0 when it never will. Holds the lock. */
-static int wait_until_done(fw_progress *p, uint64_t until) {
-    while (atomic_load(&p->done_n) < until && !atomic_load(&p->failed)) pthread_cond_wait(&p->finished, &p->lock);
+/* Until done_n reaches `until`, helping; 0 when it never will. Holds the lock. */
+static int wait_until_done(fw_job *job, uint64_t until) {
+    fw_progress *p = &job->progress;
+    atomic_store(&p->caller_ticket, until);
+    while (atomic_load(&p->done_n) < until && !atomic_load(&p->failed)) {
+        if (!is_free(p)) {
+            pthread_cond_wait(&p->finished, &p->lock);
+            continue;
+        }
+        p->taken = 1;
+        run_next(job);
+        p->taken = 0;
+    }
+    atomic_store(&p->caller_ticket, 0);
+    if (is_free(p)) pthread_cond_signal(&p->work); /* what was started after it is the thread's again */
     return atomic_load(&p->done_n) >= until;
 }
 
-static fw_status start(fw_comm *c, fw_comm_op op, fw_comm_request *request) {
-    fw_progress *p = &c->progress;
-    uint64_t number = atomic_load(&p->started_n) + 1; /* one caller's thread starts collectives */
-    op.number = number;
-    op.injected = atomic_fetch_add(&fail_counter, 1) + 1 == atomic_load(&fail_at);
-    request->ticket = number;
-    atomic_store(&c->agree_origin, -1); /* the job goes on */
-    if (fw_failure_is_set(&c->failure)) return fw_failure_report(&c->failure, c->options.rank);
-    if (c->transport->runs_inline) {
-        fw_status status = run_one(c, &op);
-        if (status != FW_OK) fw_comm_abort(c, status);
-        atomic_store(&p->started_n, number);
-        if (status == FW_OK) atomic_store(&p->done_n, number);
-        return status;
-    }
+int fw_progress_is_past(fw_job *job, uint64_t ticket) {
+    fw_progress *p = &job->progress;
+    if (!p->thread_runs) return 1;
     pthread_mutex_lock(&p->lock);
-    int room = number <= FW_COMM_QUEUE_N || wait_until_done(p, number - FW_COMM_QUEUE_N);
+    int past = atomic_load(&p->done_n) >= ticket || (atomic_load(&p->failed) && !p->taken);
+    pthread_mutex_unlock(&p->lock);
+    return past;
+}
+
+static fw_status start_inline(fw_job *job, const fw_comm_op *op, uint64_t ticket) {
+    fw_status status = run_one(op);
+    if (status != FW_OK) fw_comm_abort(job->all, status);
+    atomic_store(&job->progress.started_n, ticket);
+    if (status == FW_OK) atomic_store(&job->progress.done_n, ticket);
+    return status;
+}
+
+/* All fw_comm_op but comm, label, number and injected is set. One caller's thread starts collectives. */
+static fw_status start(fw_comm *c, fw_comm_op op, fw_comm_request *request) {
+    fw_job *job = c->job;
+    fw_progress *p = &job->progress;
+    uint64_t ticket = atomic_load(&p->started_n) + 1;
+    op.comm = c;
+    op.label = request->label;
+    op.number = ++c->started_n;
+    op.injected = atomic_fetch_add(&fail_counter, 1) + 1 == atomic_load(&fail_at);
+    request->ticket = c->last_ticket = ticket;
+    atomic_store(&job->agree_origin, -1); /* the job goes on */
+    if (fw_failure_is_set(&job->failure)) return fw_comm_report_failure(c);
+    if (job->all->transport->runs_inline) return start_inline(job, &op, ticket);
+    pthread_mutex_lock(&p->lock);
+    int room = ticket <= FW_COMM_QUEUE_N || wait_until_done(job, ticket - FW_COMM_QUEUE_N);
     if (room) {
-        p->op[(number - 1) % FW_COMM_QUEUE_N] = op;
-        atomic_store_explicit(&p->started_n, number, memory_order_release);
+        p->op[(ticket - 1) % FW_COMM_QUEUE_N] = op;
+        atomic_store_explicit(&p->started_n, ticket, memory_order_release);
         pthread_cond_signal(&p->work);
     }
     pthread_mutex_unlock(&p->lock);
-    return room ? FW_OK : fw_failure_report(&c->failure, c->options.rank);
+    return room ? FW_OK : fw_comm_report_failure(c);
 }
 
 static fw_status check(const fw_comm *c, fw_comm_kind kind, int64_t n, fw_dtype dtype) {
@@ -176,20 +222,18 @@ fw_status fw_comm_broadcast(fw_comm *c, void *buffer, size_t bytes, int root, fw
 }
 
 fw_status fw_comm_wait(fw_comm *c, fw_comm_request *request) {
-    fw_progress *p = &c->progress;
-    uint64_t ticket = request->ticket;
-    if (atomic_load_explicit(&p->done_n, memory_order_acquire) >= ticket) return FW_OK;
+    fw_job *job = c->job;
+    fw_progress *p = &job->progress;
+    if (atomic_load_explicit(&p->done_n, memory_order_acquire) >= request->ticket) return FW_OK;
     uint64_t start_ns = fw_host_now_ns();
     int done = 0;
-    if (!c->transport->runs_inline) {
-        for (int spin = 0; spin < c->spin_n && !done; spin++) {
-            done = atomic_load_explicit(&p->done_n, memory_order_acquire) >= ticket;
-            fw_comm_pause();
-        }
+    if (p->thread_runs) {
         pthread_mutex_lock(&p->lock);
-        done = wait_until_done(p, ticket);
+        done = wait_until_done(job, request->ticket);
         pthread_mutex_unlock(&p->lock);
     }
-    atomic_fetch_add_explicit(&p->wait_ns, fw_host_now_ns() - start_ns, memory_order_relaxed);
-    return done ? FW_OK : fw_failure_report(&c->failure, c->options.rank);
+    uint64_t end_ns = fw_host_now_ns();
+    atomic_fetch_add_explicit(&c->wait_ns, end_ns - start_ns, memory_order_relaxed);
+    if (fw_trace_on()) trace(FW_TRACE_WAIT, "wait", request->label, start_ns, end_ns);
+    return done ? FW_OK : fw_comm_report_failure(c);
 }

@@ -8,13 +8,14 @@ enum { INTEGER_N = FW_COMM_EXCHANGE_BYTES / 8 };
 
 /* What fails here is known to every rank at once, or this rank tells them. */
 static fw_status exchange(fw_comm *c, void *all, const void *mine, size_t bytes, const char *call) {
-    if (fw_failure_is_set(&c->failure)) return fw_failure_report(&c->failure, c->options.rank);
+    if (fw_failure_is_set(&c->job->failure)) return fw_comm_report_failure(c);
     fw_status status = c->transport->exchange(c, all, mine, bytes, call);
     if (status != FW_OK) fw_comm_abort(c, status);
     return status;
 }
 
 fw_status fw_comm_exchange(fw_comm *c, void *all, const void *mine, size_t bytes) {
+    FW_TRY(fw_comm_refuse_group(c, "exchange"));
     if (bytes > FW_COMM_EXCHANGE_BYTES)
         return fw_fail(FW_ERR_INTERNAL, "fw_comm_exchange of %zu bytes: at most %d", bytes, FW_COMM_EXCHANGE_BYTES);
     return exchange(c, all, mine, bytes, "exchange");
@@ -26,6 +27,7 @@ fw_status fw_comm_barrier(fw_comm *c) { return exchange(c, NULL, NULL, 0, "barri
 static fw_status combine(fw_comm *c, int64_t *values, int n, int take_max, const char *call) {
     enum { STEP_N = 64 };
     int64_t all[FW_COMM_MAX_WORLD * STEP_N];
+    FW_TRY(fw_comm_refuse_group(c, call));
     if (n < 0 || n > INTEGER_N) return fw_fail(FW_ERR_INTERNAL, "%s of %d integers: at most %d", call, n, INTEGER_N);
     for (int at = 0; at < n; at += STEP_N) {
         int now_n = n - at < STEP_N ? n - at : STEP_N;
@@ -53,7 +55,8 @@ fw_status fw_comm_agree(fw_comm *c, fw_status mine) {
     int32_t own = (int32_t)mine, all[FW_COMM_MAX_WORLD];
     char text[FW_TRAIL_MESSAGE_BYTES];
     snprintf(text, sizeof text, "%s", mine == FW_OK ? "" : fw_trail_message());
-    atomic_store(&c->agree_origin, -1); /* the job went on after the last one */
+    FW_TRY(fw_comm_refuse_group(c, "agree"));
+    atomic_store(&c->job->agree_origin, -1); /* the job went on after the last one */
     FW_TRY(exchange(c, all, &own, sizeof own, "agree"));
     int failing = -1;
     for (int r = c->options.world - 1; r >= 0; r--)
@@ -68,7 +71,7 @@ fw_status fw_comm_agree(fw_comm *c, fw_status mine) {
         memcpy(message + at, everyone + (size_t)failing * step_bytes, step_bytes);
     }
     message[sizeof message - 1] = 0;
-    atomic_store(&c->agree_origin, failing);
+    atomic_store(&c->job->agree_origin, failing);
     fw_status status = (fw_status)all[failing];
     if (failing == c->options.rank) return mine; /* its trail is there, with its frames */
     return fw_fail(status, "rank %d failed: %s", failing, message);

@@ -13,8 +13,10 @@ typedef enum fw_comm_kind {
     FW_COMM_KIND_N
 } fw_comm_kind;
 
-/* One collective. `number` counts from 1 and is the same on every rank. */
+/* One collective. `number` counts from 1 in its group and is the same on every rank. */
 typedef struct fw_comm_op {
+    fw_comm *comm; /* the group */
+    const char *label;
     fw_comm_kind kind;
     fw_dtype dtype;  /* broadcast: FW_U8 */
     int root;        /* broadcast; else 0 */
@@ -37,6 +39,9 @@ typedef struct fw_transport {
     fw_status (*exchange)(fw_comm *c, void *all, const void *mine, size_t bytes, const char *call);
     /* Long work of this rank begins (what) or ends (NULL). */
     void (*set_host_work)(fw_comm *c, const char *what);
+    /* Give `group`, some ranks of `parent`, its transport and state. Collective over the parent, part_n > 1 on some
+     * rank; the rows of ranks are known to be good. */
+    fw_status (*open_group)(fw_comm *parent, fw_comm *group);
     /* Something happened (failure, a rank left, stop): whoever waits must look again. Any thread. */
     void (*wake)(fw_comm *c);
     void (*destroy)(fw_comm *c);

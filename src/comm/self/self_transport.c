@@ -34,7 +34,7 @@ static fw_status run(fw_comm *c, const fw_comm_op *op) {
 
 static fw_status exchange(fw_comm *c, void *all, const void *mine, size_t bytes, const char *call) {
     (void)call;
-    if (fw_failure_is_set(&c->failure)) return fw_failure_report(&c->failure, 0);
+    if (fw_failure_is_set(&c->job->failure)) return fw_comm_report_failure(c);
     if (bytes > 0) memmove(all, mine, bytes);
     return FW_OK;
 }
@@ -42,6 +42,11 @@ static fw_status exchange(fw_comm *c, void *all, const void *mine, size_t bytes,
 static void set_host_work(fw_comm *c, const char *what) {
     (void)c;
     (void)what;
+}
+
+static fw_status open_group(fw_comm *parent, fw_comm *group) {
+    (void)parent;
+    return fw_comm_open_self(group);
 }
 
 static void wake(fw_comm *c) { (void)c; }
@@ -60,6 +65,7 @@ static const fw_transport transport = {.name = "self",
                                        .run = run,
                                        .exchange = exchange,
                                        .set_host_work = set_host_work,
+                                       .open_group = open_group,
                                        .wake = wake,
                                        .destroy = destroy};
 

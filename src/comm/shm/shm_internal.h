@@ -15,7 +15,7 @@
 /* FW_SHM_PAGE: a multiple of every page size there is (arm64: up to 64 KiB). */
 enum { FW_SHM_LINE = 64, FW_SHM_PAGE = 65536, FW_SHM_REGIONS = 256 };
 
-/* Two lanes of barriers, since small exchanges run beside the background thread's collectives. */
+/* Two lanes of barriers, since small exchanges run beside the queue of collectives. */
 typedef enum fw_shm_lane_kind { FW_SHM_DATA, FW_SHM_SMALL, FW_SHM_LANE_N } fw_shm_lane_kind;
 
 typedef struct fw_shm_lane {
@@ -25,24 +25,35 @@ typedef struct fw_shm_lane {
 } fw_shm_lane;
 
 /* What a rank is about to do, compared before anybody touches data. */
+enum { FW_SHM_LABEL_BYTES = 40 };
 typedef struct fw_shm_descriptor {
     int32_t kind, dtype, root;
     int32_t region; /* of op.buffer; -1: private memory */
     int64_t n;
     uint64_t offset; /* in the region */
+    uint64_t label_hash;
+    char label[FW_SHM_LABEL_BYTES]; /* cut off */
 } fw_shm_descriptor;
 
+/* One rank in one group. */
 typedef struct fw_shm_rank {
     _Alignas(FW_SHM_LINE) _Atomic uint32_t at[FW_SHM_LANE_N]; /* the barrier this rank has come to: names who is late */
-    _Atomic uint32_t host_work;                               /* 1: at long work of its own */
-    char last_work[60];                                       /* what that was, for the message of a timeout */
     _Alignas(FW_SHM_LINE) fw_shm_descriptor descriptor;
 } fw_shm_rank;
 
+/* Barriers and descriptors of one group. */
 typedef struct fw_shm_control {
     fw_shm_lane lane[FW_SHM_LANE_N];
     fw_shm_rank rank[FW_COMM_MAX_WORLD];
 } fw_shm_control;
+
+/* Where one rank of the job is, for those who wait for it. The lines are written when it falls asleep. */
+typedef struct fw_shm_presence {
+    _Alignas(FW_SHM_LINE) _Atomic uint64_t asleep[FW_SHM_LANE_N]; /* fw_shm_sleep_word; 0: awake */
+    _Atomic uint32_t host_work;                                   /* 1: at long work of its own */
+    char last_work[60];                                           /* what that was, for the message of a timeout */
+    char title[FW_SHM_LANE_N][FW_COMM_TITLE_BYTES];               /* what it sleeps in */
+} fw_shm_presence;
 
 /* One rank's small message; two places taken in turn, so that one barrier an exchange is enough. */
 typedef struct fw_shm_small {
@@ -56,32 +67,59 @@ typedef struct fw_shm_region {
     size_t bytes, stride_bytes;
 } fw_shm_region;
 
-typedef struct fw_shm {
+/* What all groups of the job have in common; owned by the group of all ranks. */
+typedef struct fw_shm_host {
     int memory_fd;
     size_t file_bytes;
-    char *map; /* the control area */
-    size_t map_bytes;
-    fw_shm_control *control;
-    fw_shm_small *small; /* [2][world] */
-    char *stage;         /* [world][stage_bytes] */
-    size_t stage_bytes;
-    uint32_t barrier_n[FW_SHM_LANE_N]; /* of this rank */
+    fw_shm_presence *presence; /* [world of the job] */
+    fw_shm_small *small;       /* [2][world of the job] */
     uint64_t exchange_n;
     uint64_t timeout_ns;
     fw_shm_region region[FW_SHM_REGIONS];
     _Atomic int region_n; /* regions are added by the caller's thread while the background thread looks them up */
+} fw_shm_host;
+
+/* One group. */
+typedef struct fw_shm {
+    fw_shm_host *host;
+    char *map; /* what this group has mapped for itself */
+    size_t map_bytes;
+    fw_shm_control *control;
+    char *stage; /* rank r's staging buffer lies at r * stage_step_bytes */
+    size_t stage_bytes, stage_step_bytes;
+    _Atomic uint32_t barrier_n[FW_SHM_LANE_N]; /* barriers this rank has come to */
 } fw_shm;
 
 static inline fw_shm *fw_shm_of(const fw_comm *c) { return c->state; }
-static inline char *fw_shm_stage(const fw_shm *s, int rank) { return s->stage + (size_t)rank * s->stage_bytes; }
+static inline char *fw_shm_stage(const fw_shm *s, int rank) { return s->stage + (size_t)rank * s->stage_step_bytes; }
+static inline fw_shm_presence *fw_shm_presence_of(const fw_comm *c, int rank) {
+    return &fw_shm_of(c)->host->presence[fw_comm_job_rank(c, rank)];
+}
 
-/* Every rank has come to this lane's next barrier. `what` and `number` for the message of a timeout.
- * Errors: FW_ERR_RANK: a rank failed, left, or did not come in time. */
-fw_status fw_shm_barrier(fw_comm *c, fw_shm_lane_kind lane, const char *what, uint64_t number);
+/* Staging for memory that is not shared: enough to amortise two barriers, small in sum. */
+static inline size_t fw_shm_stage_bytes(int world) { return world <= 8 ? 1 << 20 : 1 << 18; }
+
+/* What a barrier belongs to: a collective or a small exchange. */
+typedef struct fw_shm_call {
+    const char *name, *label; /* label: may be NULL */
+    uint64_t number;
+} fw_shm_call;
+
+/* Every rank has come to this lane's next barrier. Errors: FW_ERR_RANK: a rank failed, left, did not come in time, or
+ * waits elsewhere for this one. */
+fw_status fw_shm_barrier(fw_comm *c, fw_shm_lane_kind lane, const fw_shm_call *call);
+/* For the slow path of a barrier: FW_OK when there is nothing against waiting on for those who are missing at
+ * `barrier`. since_ns: when the waiting began; moved on while a missing rank is at long work of its own. */
+fw_status fw_shm_check_missing(fw_comm *c, fw_shm_lane_kind lane, uint32_t barrier, const fw_shm_call *call,
+                               uint64_t *since_ns);
+/* Tell the others where this rank sleeps, or that it is awake. */
+void fw_shm_tell_asleep(fw_comm *c, fw_shm_lane_kind lane, uint32_t barrier, const fw_shm_call *call);
+void fw_shm_tell_awake(fw_comm *c, fw_shm_lane_kind lane);
 void fw_shm_wake(fw_comm *c);
 
-/* Make (rank 0) or fetch the memory; leaves s->map and what points into it set. */
+/* Make (rank 0) or fetch the memory; leaves s->map, s->host and what points into them set. */
 fw_status fw_shm_join(fw_comm *c, fw_shm *s, uint64_t deadline_ns);
+fw_status fw_shm_open_group(fw_comm *parent, fw_comm *group);
 void fw_shm_leave(fw_comm *c);
 
 fw_status fw_shm_alloc(fw_comm *c, void **out, size_t bytes, const char *what);

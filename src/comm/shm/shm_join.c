@@ -28,12 +28,18 @@ typedef struct request {
 
 static size_t round_up(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
 
-/* Staging for memory that is not shared: enough to amortise two barriers, small in sum. */
-static size_t stage_bytes_for(int world) { return world <= 8 ? 1 << 20 : 1 << 18; }
+/* Where the parts of the control area lie, in bytes from its start. */
+typedef struct layout {
+    size_t presence, small, stage, end;
+} layout;
 
-static size_t control_bytes(int world) {
-    size_t small = round_up(sizeof(fw_shm_control), FW_SHM_PAGE) + 2 * (size_t)world * sizeof(fw_shm_small);
-    return round_up(small, FW_SHM_PAGE) + (size_t)world * stage_bytes_for(world);
+static layout layout_for(int world) {
+    const size_t n = (size_t)world;
+    layout l = {.presence = round_up(sizeof(fw_shm_control), FW_SHM_LINE)};
+    l.small = round_up(l.presence + n * sizeof(fw_shm_presence), FW_SHM_LINE);
+    l.stage = round_up(l.small + 2 * n * sizeof(fw_shm_small), FW_SHM_PAGE);
+    l.end = l.stage + n * fw_shm_stage_bytes(world);
+    return l;
 }
 
 static socklen_t fill_address(struct sockaddr_un *address, const char *name) {
@@ -44,7 +50,7 @@ static socklen_t fill_address(struct sockaddr_un *address, const char *name) {
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n);
 }
 
-static fw_status make_memory(fw_shm *s, size_t bytes) {
+static fw_status make_memory(fw_shm_host *s, size_t bytes) {
     s->memory_fd = memfd_create("finewire", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (s->memory_fd < 0)
         return fw_fail(FW_ERR_IO, "could not make shared memory (memfd_create): %s; Linux 3.17 or later is needed",
@@ -119,7 +125,7 @@ static fw_status serve_all(fw_comm *c, int counter_fd, int memory_fd, uint64_t d
                 served_n++;
             }
         }
-        if (fw_failure_is_set(&c->failure)) return fw_failure_report(&c->failure, c->options.rank);
+        if (fw_failure_is_set(&c->job->failure)) return fw_comm_report_failure(c);
         if (fw_host_now_ns() > deadline_ns)
             return fw_fail(FW_ERR_RANK,
                            "only %d of %d ranks fetched the shared memory in time; do they run in one "
@@ -129,7 +135,7 @@ static fw_status serve_all(fw_comm *c, int counter_fd, int memory_fd, uint64_t d
     return FW_OK;
 }
 
-static fw_status fetch_memory(fw_comm *c, fw_shm *s, const char *name, uint64_t deadline_ns) {
+static fw_status fetch_memory(fw_comm *c, fw_shm_host *s, const char *name, uint64_t deadline_ns) {
     request mine = {.rank = c->options.rank};
     memcpy(mine.secret, c->options.secret, sizeof mine.secret);
     struct sockaddr_un address;
@@ -156,8 +162,8 @@ static fw_status fetch_memory(fw_comm *c, fw_shm *s, const char *name, uint64_t 
     for (;;) {
         struct pollfd wait = {.fd = fd, .events = POLLIN};
         if (poll(&wait, 1, 50) == 1) break;
-        if (fw_failure_is_set(&c->failure))
-            status = fw_failure_report(&c->failure, c->options.rank);
+        if (fw_failure_is_set(&c->job->failure))
+            status = fw_comm_report_failure(c);
         else if (fw_host_now_ns() > deadline_ns)
             status = fw_fail(FW_ERR_RANK, "rank 0 did not hand over the shared memory in time");
         if (status != FW_OK) break;
@@ -176,39 +182,39 @@ static fw_status fetch_memory(fw_comm *c, fw_shm *s, const char *name, uint64_t 
     return status;
 }
 
-static fw_status map_control(fw_comm *c, fw_shm *s, size_t bytes) {
-    void *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, s->memory_fd, 0);
+static fw_status map_control(fw_comm *c, fw_shm *s, const layout *l) {
+    void *map = mmap(NULL, l->end, PROT_READ | PROT_WRITE, MAP_SHARED, s->host->memory_fd, 0);
     if (map == MAP_FAILED)
-        return fw_fail(FW_ERR_NOMEM, "could not map %zu bytes of shared memory: %s", bytes, strerror(errno));
-    int world = c->options.world;
+        return fw_fail(FW_ERR_NOMEM, "could not map %zu bytes of shared memory: %s", l->end, strerror(errno));
     s->map = map;
-    s->map_bytes = s->file_bytes = bytes;
+    s->map_bytes = s->host->file_bytes = l->end;
     s->control = map;
-    s->small = (fw_shm_small *)(s->map + round_up(sizeof(fw_shm_control), FW_SHM_PAGE));
-    s->stage_bytes = stage_bytes_for(world);
-    s->stage = s->map + bytes - (size_t)world * s->stage_bytes;
+    s->host->presence = (fw_shm_presence *)(s->map + l->presence);
+    s->host->small = (fw_shm_small *)(s->map + l->small);
+    s->stage = s->map + l->stage;
+    s->stage_bytes = s->stage_step_bytes = fw_shm_stage_bytes(c->options.world);
     return FW_OK;
 }
 
 fw_status fw_shm_join(fw_comm *c, fw_shm *s, uint64_t deadline_ns) {
-    size_t bytes = control_bytes(c->options.world);
-    ticket t = {.bytes = bytes};
+    const layout l = layout_for(c->options.world);
+    ticket t = {.bytes = l.end};
     fw_status status = FW_OK;
     int counter_fd = -1;
     if (c->options.rank == 0) {
-        FW_TRY(make_memory(s, bytes));
+        FW_TRY(make_memory(s->host, l.end));
         FW_TRY(open_counter(&counter_fd, t.socket_name, sizeof t.socket_name));
     }
-    status = fw_control_share_ticket(c->control, &t, sizeof t, deadline_ns);
+    status = fw_control_share_ticket(c->job->control, &t, sizeof t, deadline_ns);
     if (status == FW_OK) status = fw_comm_watch(c);
-    if (status == FW_OK && t.bytes != bytes)
+    if (status == FW_OK && t.bytes != l.end)
         status = fw_fail(FW_ERR_RANK, "rank 0 lays out shared memory in another way; run one build on every rank");
-    if (status == FW_OK && c->options.rank == 0) status = serve_all(c, counter_fd, s->memory_fd, deadline_ns);
+    if (status == FW_OK && c->options.rank == 0) status = serve_all(c, counter_fd, s->host->memory_fd, deadline_ns);
     if (status == FW_OK && c->options.rank != 0) {
         t.socket_name[sizeof t.socket_name - 1] = 0;
-        status = fetch_memory(c, s, t.socket_name, deadline_ns);
+        status = fetch_memory(c, s->host, t.socket_name, deadline_ns);
     }
     if (counter_fd >= 0) close(counter_fd);
-    if (status == FW_OK) status = map_control(c, s, bytes);
+    if (status == FW_OK) status = map_control(c, s, &l);
     return status;
 }
