@@ -69,7 +69,8 @@ fw_status fw_comm_alloc(fw_comm *c, void **out, size_t bytes, const char *what);
  * (consecutive ranks, stride 1) and replica groups (one rank of each shard group).
  *
  * On a group these are allowed: the five collectives, wait, barrier, rank, world, transport, get_counters, destroy
- * (before the parent's); all else is the parent's (FW_ERR_INTERNAL, or FW_ASSERT where nothing is returned). A group's
+ * (before the parent's, which ends the groups that are left); all else is the parent's (FW_ERR_INTERNAL, or FW_ASSERT
+ * where nothing is returned). A group's
  * collectives run in the parent's queue, in the order in which this rank starts them, and work in place on memory of
  * the parent's fw_comm_alloc. Ranks must start them so that no two wait for each other: what two ranks have in common
  * (parent's and groups'), both start in the same order. A failure anywhere in the parent ends every wait in a group.

@@ -122,7 +122,6 @@ fw_status fw_comm_group(fw_comm **out, fw_comm *parent, int first, int stride, i
 
 void fw_comm_close_group(fw_comm *group) {
     fw_job *job = group->job;
-    group->closed = 1;
     if (!fw_progress_is_past(job, group->last_ticket)) return; /* fw_comm_drop_groups */
     pthread_mutex_lock(&job->group_lock);
     fw_comm **at = &job->group;
@@ -136,7 +135,6 @@ void fw_comm_close_group(fw_comm *group) {
 void fw_comm_drop_groups(fw_job *job) {
     while (job->group != NULL) {
         fw_comm *group = job->group;
-        FW_ASSERT(group->closed); /* groups are destroyed before the group of all ranks */
         pthread_mutex_lock(&job->group_lock);
         job->group = group->next;
         pthread_mutex_unlock(&job->group_lock);

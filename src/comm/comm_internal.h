@@ -57,7 +57,6 @@ struct fw_comm {
     fw_comm *next;      /* in job->group */
     int first, stride;  /* rank r here is rank first + r * stride of the job */
     int32_t id;         /* 0: all ranks; else the number of the fw_comm_group call */
-    int closed;         /* destroyed by its owner, and still in the queue */
     uint64_t started_n; /* collectives of this group, by the caller's thread */
     uint64_t last_ticket;
     fw_comm_tally tally[FW_COMM_KIND_N];
@@ -81,7 +80,7 @@ fw_status fw_comm_refuse_group(const fw_comm *c, const char *call);
 void fw_comm_wake(fw_job *job);
 /* fw_comm_destroy of a group. */
 void fw_comm_close_group(fw_comm *group);
-/* Groups that were closed while the queue still knew them; after the queue has stopped. */
+/* Groups that are left, or that were closed while the queue still knew them; after the queue has stopped. */
 void fw_comm_drop_groups(fw_job *job);
 
 /* Start and end of the background thread; harmless for transports that run inline. */
