@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -81,6 +82,18 @@ uint64_t fw_host_memory_available(void) {
 uint64_t fw_host_resident_bytes(void) { return proc_kb("/proc/self/status", "VmRSS"); }
 uint64_t fw_host_peak_resident_bytes(void) { return proc_kb("/proc/self/status", "VmHWM"); }
 uint64_t fw_host_shared_resident_bytes(void) { return proc_kb("/proc/self/status", "RssShmem"); }
+
+void fw_host_take_pages(void *block, size_t bytes) {
+    if (bytes == 0) return;
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), end = (uintptr_t)block + bytes;
+    const uintptr_t first = (uintptr_t)block / page * page, last = (end + page - 1) / page * page;
+#if defined(MADV_POPULATE_WRITE)
+    if (madvise((void *)first, last - first, MADV_POPULATE_WRITE) == 0) return;
+#endif
+    /* Linux before 5.14: a write to each page that changes nothing and loses nothing that others write meanwhile. */
+    for (uintptr_t at = first; at < end; at += page)
+        __atomic_fetch_or((unsigned char *)(at < (uintptr_t)block ? (uintptr_t)block : at), 0, __ATOMIC_RELAXED);
+}
 
 uint64_t fw_host_now_ns(void) {
     struct timespec t;

@@ -26,16 +26,28 @@ void fw_device_destroy(fw_device *d) {
     if (d != NULL) d->ops->destroy(d);
 }
 
-fw_status fw_device_alloc(fw_device *d, void **out, size_t bytes, const char *what) {
+static fw_status take(fw_device *d, void **out, size_t bytes, const char *what, int lazy) {
     *out = NULL;
     if (d->frozen)
         return fw_fail(FW_ERR_FIT, "%s asks for %zu bytes after the plan was frozen: the memory plan misses it", what,
                        bytes);
-    fw_status status = d->ops->alloc(d, out, bytes);
+    fw_status status = d->ops->alloc(d, out, bytes, lazy);
     if (status != FW_OK) return fw_fail_context(status, "%s (%zu bytes): ", what, bytes);
     d->allocated_bytes += bytes;
     if (d->allocated_bytes > d->peak_bytes) d->peak_bytes = d->allocated_bytes;
     return FW_OK;
+}
+
+fw_status fw_device_alloc(fw_device *d, void **out, size_t bytes, const char *what) {
+    return take(d, out, bytes, what, 0);
+}
+
+fw_status fw_device_alloc_lazy(fw_device *d, void **out, size_t bytes, const char *what) {
+    return take(d, out, bytes, what, 1);
+}
+
+void fw_device_take_pages(fw_device *d, void *block, size_t bytes) {
+    if (d->ops->take_pages != NULL) d->ops->take_pages(d, block, bytes);
 }
 
 void fw_device_free(fw_device *d, void *block, size_t bytes) {

@@ -53,6 +53,7 @@
  *                           m = b1 m + (1 - b1) g';  v = b2 v + (1 - b2) g'^2
  *                           w = w - lr * (weight_decay * w + (m / (1 - b1^step)) / (sqrt(v / (1 - b2^step)) + eps))
  *                         then w_compute = round(w) to type t when it is not NULL, and g = 0.
+ *                         With step 1, m and v count as zero whatever they hold: they are written, not read.
  * sum_squares             *out (host memory) = sum x^2, summed in fp64 by blocks of fixed size; waits for the device
  * scale                   x = x * factor
  * cast                    y = x in another type (fp32, bf16, fp16), n elements
@@ -89,9 +90,10 @@ typedef struct fw_device_ops {
 #include "device/ops.def"
 #undef FW_OP
 #undef FW_OP_PARAMETERS
-    /* Memory for planned arenas: 64-byte aligned, zeroed. free takes NULL. */
-    fw_status (*alloc)(fw_device *d, void **out, size_t bytes);
+    /* Memory for planned arenas: 64-byte aligned, zeroed. lazy: see fw_device_alloc_lazy. free takes NULL. */
+    fw_status (*alloc)(fw_device *d, void **out, size_t bytes, int lazy);
     void (*free)(fw_device *d, void *block, size_t bytes);
+    void (*take_pages)(fw_device *d, void *block, size_t bytes); /* NULL: nothing to do */
     /* Make scratch for shapes up to `limits`; *bytes is what it takes. With `dry` only tells. */
     fw_status (*reserve)(fw_device *d, const fw_device_limits *limits, int dry, size_t *bytes);
     void (*destroy)(fw_device *d);
@@ -104,6 +106,7 @@ struct fw_device {
     fw_threads *threads;                /* borrowed; NULL: one thread */
     size_t allocated_bytes, peak_bytes; /* planned memory and scratch now, and the most ever */
     int frozen;                         /* after fw_device_freeze an alloc is an error */
+    int on_host;                        /* device memory is memory of this process: the host may use it directly */
 };
 
 /* name: "ref", "cpu" or "auto". The pool is borrowed until destroy. Errors: FW_ERR_OPTION (unknown name). */
@@ -111,6 +114,12 @@ fw_status fw_device_create(fw_device **out, const char *name, fw_threads *thread
 void fw_device_destroy(fw_device *d);
 /* Errors: FW_ERR_FIT after fw_device_freeze; FW_ERR_NOMEM. `what` names the memory in messages. */
 fw_status fw_device_alloc(fw_device *d, void **out, size_t bytes, const char *what);
+/* The same for memory that is written before it is read: its pages are taken by the first write, not here. No check is
+ * lost by that: the plan has compared all of it with what is free, and a system that runs out of pages all the same ends
+ * the process at a write, an early one or a late one; it never refuses one with an error. */
+fw_status fw_device_alloc_lazy(fw_device *d, void **out, size_t bytes, const char *what);
+/* Take the pages of a block from elsewhere (fw_comm_alloc) now, with all threads. Its contents stay. */
+void fw_device_take_pages(fw_device *d, void *block, size_t bytes);
 void fw_device_free(fw_device *d, void *block, size_t bytes);
 fw_status fw_device_reserve(fw_device *d, const fw_device_limits *limits);
 fw_status fw_device_scratch_bytes(fw_device *d, const fw_device_limits *limits, size_t *bytes);

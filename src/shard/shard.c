@@ -48,14 +48,15 @@ fw_shard_bytes fw_shard_bytes_of(const fw_param_table *table, const fw_shard_opt
 
 static fw_status allocate(fw_shard *s) {
     const fw_shard_bytes *b = &s->bytes;
-    if (b->master) FW_TRY(fw_device_alloc(s->device, (void **)&s->w, b->master, "fp32 weights"));
+    /* Weights get their pages when they are read, moments in the first update. */
+    if (b->master) FW_TRY(fw_device_alloc_lazy(s->device, (void **)&s->w, b->master, "fp32 weights"));
     if (b->compute) FW_TRY(fw_device_alloc(s->device, &s->c, b->compute, "bf16 weights"));
     if (b->gradient) {
         FW_TRY(fw_comm_alloc(s->comm, (void **)&s->g, b->gradient, "gradients"));
-        FW_TRY(fw_zero(s->device, s->g, b->gradient)); /* pages that are written first are mapped once */
+        fw_device_take_pages(s->device, s->g, b->gradient); /* they are added to: read first */
     }
     if (b->moments) {
-        FW_TRY(fw_device_alloc(s->device, (void **)&s->m, b->moments, "moments"));
+        FW_TRY(fw_device_alloc_lazy(s->device, (void **)&s->m, b->moments, "moments"));
         s->v = s->m + s->table->total_n;
     }
     return FW_OK;
@@ -107,6 +108,7 @@ static void *compute_unit(const fw_shard *s, int32_t unit) {
 
 static fw_status load_unit(fw_shard *s, int32_t unit, float *host, fw_unit_reader read, void *context) {
     int64_t n = s->table->unit_size_n[unit];
+    if (host == NULL) return read(context, unit, 0, n, unit_of(s, s->w, unit));
     for (int64_t first = 0; first < n; first += LOAD_CHUNK_N) {
         int64_t count = n - first < LOAD_CHUNK_N ? n - first : LOAD_CHUNK_N;
         FW_TRY(read(context, unit, first, count, host));
@@ -121,9 +123,9 @@ static fw_status load_unit(fw_shard *s, int32_t unit, float *host, fw_unit_reade
 }
 
 fw_status fw_shard_load(fw_shard *s, fw_unit_reader read, void *context) {
-    float *host;
+    float *host = NULL; /* weights that the host can write are read into their place */
     fw_shard_refresh(s);
-    FW_TRY(FW_NEW_ARRAY(host, LOAD_CHUNK_N));
+    if (s->w == NULL || !s->device->on_host) FW_TRY(FW_NEW_ARRAY(host, LOAD_CHUNK_N));
     fw_status status = FW_OK;
     for (int32_t unit = 0; unit < s->table->unit_n && status == FW_OK; unit++)
         status = load_unit(s, unit, host, read, context);

@@ -241,24 +241,3 @@ fw_status fw_model_folder_check(const fw_model_folder *folder, const fw_param_ta
         }
     return FW_OK;
 }
-
-fw_status fw_model_folder_read(const fw_model_folder *folder, const fw_param_table *table, int32_t unit,
-                               int64_t first_n, int64_t count_n, float *out) {
-    int64_t last_n = first_n + count_n;
-    FW_ASSERT(unit >= 0 && unit < table->unit_n && first_n >= 0 && count_n >= 0 && last_n <= table->unit_size_n[unit]);
-    memset(out, 0, (size_t)count_n * sizeof *out);
-    for (int32_t i = table->unit_first[unit]; i < table->unit_first[unit + 1]; i++) {
-        const fw_param *param = &table->param[i];
-        int64_t from = param->offset_n > first_n ? param->offset_n : first_n;
-        int64_t to = param->offset_n + param->n < last_n ? param->offset_n + param->n : last_n;
-        if (from >= to) continue;
-        const fw_safetensors *file = NULL;
-        const fw_stored_tensor *tensor = fw_model_folder_find(folder, param->name, &file);
-        FW_ASSERT(tensor != NULL && tensor->n == param->n); /* fw_model_folder_check has passed */
-        FW_TRY(fw_safetensors_read_f32(out + (from - first_n), file, tensor, from - param->offset_n, to - from));
-        size_t element = fw_stored_dtype_bytes(tensor->dtype);
-        fw_file_unmap_pages(&file->mapping, tensor->offset_bytes + (size_t)(from - param->offset_n) * element,
-                            (size_t)(to - from) * element);
-    }
-    return FW_OK;
-}

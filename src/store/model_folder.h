@@ -7,6 +7,7 @@
 #ifndef FW_STORE_MODEL_FOLDER_H
 #define FW_STORE_MODEL_FOLDER_H
 
+#include "base/threads.h"
 #include "model/param_table.h"
 #include "store/safetensors.h"
 
@@ -14,6 +15,7 @@ typedef struct fw_model_folder {
     char *dir;
     fw_safetensors *shard;
     size_t shard_n;
+    fw_threads *threads; /* borrowed, set by the caller after opening: they share the reading; NULL: one thread */
 } fw_model_folder;
 
 /* Errors (FW_ERR_INPUT): no weights; only pytorch_model.bin or other pickles (named, with what converts them);
@@ -32,9 +34,21 @@ const fw_stored_tensor *fw_model_folder_find(const fw_model_folder *folder, cons
 fw_status fw_model_folder_check(const fw_model_folder *folder, const fw_param_table *table,
                                 const fw_model_config *config);
 
-/* out[0, count_n) = elements [first_n, first_n + count_n) of a unit's flat range, as fp32; padding is 0.
- * The folder must have passed fw_model_folder_check. */
+/* out[0, count_n) = elements [first_n, first_n + count_n) of a unit's flat range, as fp32; padding is 0. Every element
+ * is written once and not read: new memory gets its pages here. The folder must have passed fw_model_folder_check. */
 fw_status fw_model_folder_read(const fw_model_folder *folder, const fw_param_table *table, int32_t unit,
                                int64_t first_n, int64_t count_n, float *out);
+
+/* Which weights these are: the sum, modulo 2^64, over all blocks of all parameters, of the XXH64 of
+ *
+ *   XXH64 of the name | dtype | bytes of the tensor | number of the block in it | the bytes of the block, as stored
+ *
+ * (the first four as 64-bit little-endian numbers). A sum, so blocks can be dealt out over ranks and threads in any way;
+ * every stored byte counts and so does its place; how tensors are spread over files, and what else the files hold, does
+ * not. The dtype is part of it: the same numbers stored otherwise are other weights. */
+enum { FW_HASH_BLOCK_BYTES = 1 << 20 };
+int64_t fw_model_folder_blocks(const fw_model_folder *folder, const fw_param_table *table);
+/* Of blocks [first, last). The folder must have passed fw_model_folder_check; pages are given back. */
+uint64_t fw_model_folder_hash(const fw_model_folder *folder, const fw_param_table *table, int64_t first, int64_t last);
 
 #endif

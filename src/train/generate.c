@@ -137,7 +137,7 @@ fw_status fw_generate_run(const fw_options *o, fw_text_sink sink, void *context,
     *result = (fw_generate_result){0};
     fw_interrupt_install();
     fw_status status;
-    FW_TRY_OR(fw_job_open(&g->job, o, !o->raw), done);
+    FW_TRY_OR(fw_job_open(&g->job, o, (fw_job_needs){.chat = !o->raw}), done);
     FW_TRY_OR(encode_prompt(g, o), done);
     FW_TRY_OR(check_prompt(g, o), done);
     FW_TRY_OR(take_memory(g, o), done);

@@ -37,28 +37,64 @@ static fw_status open_place(fw_job *job, const fw_options *o) {
     return fw_device_create(&job->device, fw_device_choice_words[o->device], job->threads);
 }
 
-static fw_status open_model(fw_job *job, const fw_options *o, bool need_chat) {
+/* One thread reads the tokenizer, the others hash this rank's part of the weights meanwhile; a pool of one does both. */
+typedef struct opening {
+    fw_job *job;
+    fw_status tokenizer_status;
+    int64_t first_block, block_n; /* of this rank */
+    _Atomic uint64_t hash;
+} opening;
+
+static void open_part(void *context, int index, int thread_n) {
+    opening *p = context;
+    fw_job *job = p->job;
+    if (index == 0) p->tokenizer_status = fw_tokenizer_load(&job->tokenizer, job->model_dir);
+    int helper_n = thread_n > 1 ? thread_n - 1 : 1, helper = thread_n > 1 ? index - 1 : 0;
+    if (helper < 0 || p->block_n == 0) return;
+    int64_t first, last;
+    fw_threads_split(&first, &last, p->block_n, 1, helper, helper_n);
+    p->hash += fw_model_folder_hash(&job->folder, &job->model.table, p->first_block + first, p->first_block + last);
+}
+
+static fw_status open_tokenizer(fw_job *job, bool hash_weights) {
+    opening p = {.job = job};
+    if (hash_weights) {
+        int64_t last, block_n = fw_model_folder_blocks(&job->folder, &job->model.table);
+        fw_threads_split(&p.first_block, &last, block_n, 1, fw_comm_rank(job->comm), fw_comm_world(job->comm));
+        p.block_n = last - p.first_block;
+    }
+    fw_threads_run(job->threads, open_part, &p);
+    job->weights_hash = p.hash;
+    return p.tokenizer_status;
+}
+
+static fw_status open_model(fw_job *job, const fw_options *o, fw_job_needs needs) {
     FW_TRY(fw_strdup(&job->model_dir, o->model_name_or_path));
     fw_model_config config;
     FW_TRY(fw_model_config_load(&config, job->model_dir));
     FW_TRY(fw_model_init(&job->model, &config, o->bf16 ? FW_BF16 : FW_F32));
     FW_TRY(fw_model_folder_open(&job->folder, job->model_dir));
     FW_TRY(fw_model_folder_check(&job->folder, &job->model.table, &config));
-    FW_TRY(fw_tokenizer_load(&job->tokenizer, job->model_dir));
+    job->folder.threads = job->threads;
+    FW_TRY(open_tokenizer(job, needs.weights_hash));
     if (fw_tokenizer_vocab_n(job->tokenizer) > config.V && fw_comm_rank(job->comm) == 0) {
         /* Ids beyond the embedding are refused when they are met; a tokenizer may have tokens that no text gives. */
         fw_log_warning("the tokenizer of %s has %d ids, the model %lld rows: ids beyond them will be refused",
                        job->model_dir, fw_tokenizer_vocab_n(job->tokenizer), (long long)config.V);
     }
-    fw_status status = need_chat ? fw_chat_template_load(&job->chat, job->model_dir) : FW_OK;
-    job->has_chat = need_chat && status == FW_OK;
+    fw_status status = needs.chat ? fw_chat_template_load(&job->chat, job->model_dir) : FW_OK;
+    job->has_chat = needs.chat && status == FW_OK;
     return status;
 }
 
-fw_status fw_job_open(fw_job *job, const fw_options *o, bool need_chat) {
+fw_status fw_job_open(fw_job *job, const fw_options *o, fw_job_needs needs) {
     *job = (fw_job){0};
     FW_TRY(open_place(job, o));
-    return fw_comm_agree(job->comm, open_model(job, o, need_chat));
+    FW_TRY(fw_comm_agree(job->comm, open_model(job, o, needs)));
+    int64_t hash = (int64_t)job->weights_hash; /* so far of this rank's part */
+    FW_TRY(fw_comm_sum_i64(job->comm, &hash, 1));
+    job->weights_hash = (uint64_t)hash;
+    return FW_OK;
 }
 
 int64_t fw_job_chunk_rows(const fw_options *o, const fw_model *m, int64_t row_n) {
@@ -73,9 +109,7 @@ int64_t fw_job_chunk_rows(const fw_options *o, const fw_model *m, int64_t row_n)
 
 static fw_status read_unit(void *context, int32_t unit, int64_t first_n, int64_t n, float *out) {
     fw_job *job = context;
-    FW_TRY(fw_model_folder_read(&job->folder, &job->model.table, unit, first_n, n, out));
-    fw_hash_update(&job->weights_hash, out, (size_t)n * sizeof *out);
-    return FW_OK;
+    return fw_model_folder_read(&job->folder, &job->model.table, unit, first_n, n, out);
 }
 
 /* Plan first; nothing is taken unless it fits. */
@@ -110,7 +144,6 @@ static fw_status take(fw_job *job, const fw_shard_options *shard, const fw_activ
     FW_TRY(fw_activations_fill_rope(&job->activations, &job->model, job->device));
     FW_TRY(fw_shard_create(&job->shard, &job->model.table, job->device, job->comm, shard));
     fw_device_freeze(job->device);
-    fw_hash_init(&job->weights_hash);
     return fw_shard_load(job->shard, read_unit, job);
 }
 

@@ -3,7 +3,6 @@
 #ifndef FW_TRAIN_JOB_H
 #define FW_TRAIN_JOB_H
 
-#include "base/hash.h"
 #include "config/options.h"
 #include "data/batcher.h"
 #include "plan/memory_plan.h"
@@ -21,7 +20,8 @@ typedef struct fw_job {
     fw_model model;
     fw_tokenizer *tokenizer;
     fw_chat_template chat;
-    bool has_chat; /* false only where a missing template is allowed */
+    bool has_chat;         /* false only where a missing template is allowed */
+    uint64_t weights_hash; /* which base this is: fw_model_folder_hash, of all ranks; 0 unless asked for */
     /* after fw_job_allocate */
     fw_shard *shard;
     fw_shard_options shard_options;
@@ -29,12 +29,14 @@ typedef struct fw_job {
     void *activation_memory;
     fw_token_buffers tokens;
     fw_memory_plan plan;
-    fw_hash weights_hash; /* of the weights as they were read: which base this is */
 } fw_job;
 
-/* Place, threads, device; config, tokenizer, template, weight headers checked; all ranks agree. need_chat: a folder
- * without a chat template that is known here is an error. Collective. */
-fw_status fw_job_open(fw_job *job, const fw_options *options, bool need_chat);
+typedef struct fw_job_needs {
+    bool chat;         /* a folder without a chat template that is known here is an error */
+    bool weights_hash; /* hash the weights while the tokenizer is read */
+} fw_job_needs;
+/* Place, threads, device; config, tokenizer, template, weight headers checked; all ranks agree. Collective. */
+fw_status fw_job_open(fw_job *job, const fw_options *options, fw_job_needs needs);
 /* Weights, gradients, activations: planned, compared with what the machine has, taken, and the weights read. After it
  * the device is frozen. token_bytes: of the dataset, for the plan. Collective. */
 fw_status fw_job_allocate(fw_job *job, const fw_activation_options *activations, bool training, size_t token_bytes);

@@ -17,7 +17,7 @@ static fw_status make_identity(json_t **out, const fw_run_state *s) {
     const fw_model_config *g = &s->job->model.config;
     const fw_options *o = s->options;
     snprintf(data_hash, sizeof data_hash, "%016llx", (unsigned long long)s->dataset->hash);
-    snprintf(weights_hash, sizeof weights_hash, "%016llx", (unsigned long long)fw_hash_value(&s->job->weights_hash));
+    snprintf(weights_hash, sizeof weights_hash, "%016llx", (unsigned long long)s->job->weights_hash);
     int64_t effective_batch =
         o->per_device_train_batch_size * o->gradient_accumulation_steps * fw_comm_world(s->job->comm);
     *out = json_pack("{s:s, s:I, s:I, s:I, s:s, s:s, s:I, s:I, s:b}", "architecture",

@@ -210,7 +210,7 @@ static fw_status loop(trainer *t, int64_t first_step) {
 
 /* Everything up to the first step. */
 static fw_status prepare(trainer *t, int64_t *first_step) {
-    FW_TRY(fw_job_open(&t->job, t->o, true));
+    FW_TRY(fw_job_open(&t->job, t->o, (fw_job_needs){.chat = true, .weights_hash = true}));
     if (t->hooks->place != NULL)
         t->hooks->place(t->hooks->context, fw_comm_rank(t->job.comm), fw_comm_world(t->job.comm));
     FW_TRY(fw_comm_agree(t->job.comm, load_data(t)));

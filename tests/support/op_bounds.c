@@ -304,7 +304,8 @@ BOUND(adamw) {
     double b1 = (double)0.9f, b2 = (double)0.999f, rate = (double)1e-2f, decay = s->without ? 0 : (double)0.1f;
     double c1 = 1 - pow(b1, (double)s->step), c2 = 1 - pow(b2, (double)s->step);
     for (int64_t i = 0; i < s->C; i++) {
-        double g = b[3].value[i] * (double)0.37f, m = b[1].value[i], v = b[2].value[i], w = b[0].value[i];
+        double g = b[3].value[i] * (double)0.37f, w = b[0].value[i];
+        double m = s->step == 1 ? 0 : b[1].value[i], v = s->step == 1 ? 0 : b[2].value[i]; /* taken as zero */
         double m_error = 3 * U * (b1 * fabs(m) + (1 - b1) * fabs(g)), v_share = 5 * U;
         double v_new = b2 * v + (1 - b2) * g * g, bottom = sqrt(v_new / c2) + 1e-8;
         double step = (b1 * m + (1 - b1) * g) / c1 / bottom;

@@ -1,5 +1,6 @@
 /* device: names, memory and its counting, freezing, and allocations that fail. */
 #include "base/alloc.h"
+#include "base/host.h"
 #include "device/device.h"
 
 #include <setjmp.h>
@@ -55,6 +56,38 @@ static void test_memory(void **state) {
         assert_int_equal(d->peak_bytes, total);
         fw_device_destroy(d);
     }
+}
+
+/* Counted in pages: which memory is resident after an allocation, and that nothing is lost by asking for pages. */
+static void test_pages(void **state) {
+    (void)state;
+    enum { BYTES = 32 << 20, SLACK = 4 << 20, PAGE = 4096 };
+    fw_threads *threads;
+    fw_device *d;
+    unsigned char *block;
+    assert_int_equal(fw_threads_create(&threads, 3, NULL), FW_OK);
+    assert_int_equal(fw_device_create(&d, "cpu", threads), FW_OK);
+
+    uint64_t before = fw_host_resident_bytes();
+    if (before == 0) skip(); /* a system that does not tell */
+    assert_int_equal(fw_device_alloc(d, (void **)&block, BYTES, "at once"), FW_OK);
+    assert_true(fw_host_resident_bytes() >= before + BYTES - SLACK);
+    fw_device_free(d, block, BYTES);
+
+    before = fw_host_resident_bytes();
+    assert_int_equal(fw_device_alloc_lazy(d, (void **)&block, BYTES, "when written"), FW_OK);
+    assert_int_equal(d->allocated_bytes, BYTES);
+    assert_true(fw_host_resident_bytes() < before + SLACK);
+    block[PAGE] = 1;
+    block[BYTES - 1] = 2;
+    fw_device_take_pages(d, block + 1, BYTES - 1); /* not at the start of a page */
+    assert_true(fw_host_resident_bytes() >= before + BYTES - SLACK);
+    for (int i = 0; i < BYTES; i += i == BYTES - PAGE ? PAGE - 1 : PAGE)
+        assert_int_equal(block[i], i == PAGE ? 1 : i == BYTES - 1 ? 2 : 0);
+    fw_device_take_pages(d, block, 0);
+    fw_device_free(d, block, BYTES);
+    fw_device_destroy(d);
+    fw_threads_destroy(threads);
 }
 
 static void test_impossible_size(void **state) {
@@ -143,6 +176,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_pages),
         cmocka_unit_test(test_impossible_size),
         cmocka_unit_test(test_scratch_is_told_before),
         cmocka_unit_test(test_failing_allocations),

@@ -1,5 +1,6 @@
 /* The cpu device: creation, memory, scratch, and the split of work over threads. */
 #include "base/alloc.h"
+#include "base/host.h"
 #include "device/cpu/cpu.h"
 #include "device/device_kinds.h"
 
@@ -9,24 +10,27 @@ enum { ALIGNMENT = 64, PIECE_WORK = 1 << 14, PAGE = 4096 };
 
 /* ---- memory ---- */
 
-/* Write to every page of a new block, each thread to its part. Memory that is read first, such as moments and sums, would
- * otherwise be mapped twice: to the shared zero page by the read, and away from it by the write, with all threads
- * interrupted in between. */
-typedef struct touched_block {
+/* Memory that is read first, such as sums, would otherwise get its pages twice: the shared zero page by the read, and a
+ * page of its own by the write, with all threads interrupted in between. */
+typedef struct page_block {
     char *base;
     size_t bytes;
-} touched_block;
-static void touch_pages(void *context, int index, int thread_n) {
-    const touched_block *t = context;
+} page_block;
+static void take_part(void *context, int index, int thread_n) {
+    const page_block *b = context;
     int64_t first, last;
-    fw_threads_split(&first, &last, (int64_t)t->bytes, PAGE, index, thread_n);
-    for (int64_t i = first; i < last; i += PAGE) ((volatile char *)t->base)[i] = 0;
+    fw_threads_split(&first, &last, (int64_t)b->bytes, PAGE, index, thread_n);
+    fw_host_take_pages(b->base + first, (size_t)(last - first));
+}
+static void take_pages(fw_device *d, void *block, size_t bytes) {
+    page_block b = {block, bytes};
+    fw_threads_run(d->threads, take_part, &b);
 }
 
 /* The block that came from the allocator is remembered in the bytes before the aligned one. Huge pages are not asked
  * for: measured side by side, steps were as fast without them, and on a virtual machine they took several times as long
  * to be cleared. */
-static fw_status alloc_block(fw_device *d, void **out, size_t bytes) {
+static fw_status alloc_block(fw_device *d, void **out, size_t bytes, int lazy) {
     const size_t extra = ALIGNMENT + sizeof(void *);
     if (bytes > SIZE_MAX - extra) return fw_fail(FW_ERR_NOMEM, "%zu bytes are more than an address can hold", bytes);
     char *block;
@@ -34,8 +38,7 @@ static fw_status alloc_block(fw_device *d, void **out, size_t bytes) {
     char *aligned = block + sizeof(void *);
     aligned += (ALIGNMENT - (uintptr_t)aligned % ALIGNMENT) % ALIGNMENT;
     memcpy(aligned - sizeof(void *), &block, sizeof block);
-    touched_block touched = {aligned, bytes};
-    fw_threads_run(d->threads, touch_pages, &touched);
+    if (!lazy) take_pages(d, aligned, bytes);
     *out = aligned;
     return FW_OK;
 }
@@ -58,7 +61,7 @@ static size_t scratch_bytes(const fw_cpu *d, size_t n) {
 static fw_status set_scratch(fw_cpu *d, size_t n) {
     void *block;
     const size_t bytes = scratch_bytes(d, n);
-    fw_status status = alloc_block(&d->base, &block, bytes);
+    fw_status status = alloc_block(&d->base, &block, bytes, 0);
     if (status != FW_OK) return fw_fail_context(status, "scratch of the cpu device (%zu bytes): ", bytes);
     free_block(&d->base, d->scratch, 0);
     d->scratch = block;
@@ -134,6 +137,7 @@ static const fw_device_ops cpu_ops = {
 #undef FW_OP
     .alloc = alloc_block,
     .free = free_block,
+    .take_pages = take_pages,
     .reserve = reserve,
     .destroy = destroy,
 };
@@ -160,6 +164,7 @@ fw_status fw_device_create_cpu_as(fw_device **out, fw_threads *threads, const ch
     FW_TRY(FW_NEW(d));
     d->base.ops = &cpu_ops;
     d->base.name = "cpu";
+    d->base.on_host = 1;
     d->base.threads = threads;
     d->kernels = kernels;
     if (with_onednn) {

@@ -1,4 +1,5 @@
 /* The operations that are loops over rows or elements: arguments packed up, rows split over the threads. */
+#include "base/host.h"
 #include "device/cpu/cpu.h"
 
 #include <math.h>
@@ -220,10 +221,22 @@ fw_status fw_cpu_cross_entropy(fw_device *d, float *loss_N, void *dlogits_NV, co
     return FW_OK;
 }
 
+/* The first step gives m and v their pages, a piece that fits the cache at a time: cleared by the system, then written. */
+enum { ADAMW_PIECE = 1 << 15 };
 static void adamw_range(void *context, int64_t first, int64_t last, int thread) {
     const call *c = context;
+    const fw_cpu_adamw_args *s = c->s;
     (void)thread;
-    c->d->kernels->adamw(c->s, first, last);
+    if (!s->first_step) {
+        c->d->kernels->adamw(s, first, last);
+        return;
+    }
+    for (int64_t next; first < last; first = next) {
+        next = last - first > ADAMW_PIECE ? first + ADAMW_PIECE : last;
+        fw_host_take_pages(s->m + first, (size_t)(next - first) * sizeof *s->m);
+        fw_host_take_pages(s->v + first, (size_t)(next - first) * sizeof *s->v);
+        c->d->kernels->adamw(s, first, next);
+    }
 }
 fw_status fw_cpu_adamw(fw_device *d, float *w, float *m, float *v, float *g, void *w_compute, int64_t n,
                        const fw_adamw_options *o, fw_dtype t) {
@@ -242,6 +255,7 @@ fw_status fw_cpu_adamw(fw_device *d, float *w, float *m, float *v, float *g, voi
         .step_size = (float)((double)o->learning_rate / correction1),
         .root_factor = (float)(1 / sqrt(correction2)),
         .decay = (float)((double)o->learning_rate * (double)o->weight_decay),
+        .first_step = o->step == 1,
         .t = t,
     };
     call c = {.d = cpu(d), .s = &s};

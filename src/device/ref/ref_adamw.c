@@ -11,8 +11,9 @@ fw_status fw_ref_adamw(fw_device *d, float *w, float *m, float *v, float *g, voi
     double correction1 = 1 - pow(b1, (double)options->step), correction2 = 1 - pow(b2, (double)options->step);
     for (int64_t i = 0; i < n; i++) {
         double gradient = (double)g[i] * (double)options->grad_scale;
-        double mean = b1 * (double)m[i] + (1 - b1) * gradient;
-        double square = b2 * (double)v[i] + (1 - b2) * gradient * gradient;
+        double old_m = options->step == 1 ? 0 : (double)m[i], old_v = options->step == 1 ? 0 : (double)v[i];
+        double mean = b1 * old_m + (1 - b1) * gradient;
+        double square = b2 * old_v + (1 - b2) * gradient * gradient;
         double step = mean / correction1 / (sqrt(square / correction2) + (double)options->epsilon);
         m[i] = (float)mean;
         v[i] = (float)square;

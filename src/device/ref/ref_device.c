@@ -7,8 +7,9 @@
 enum { ALIGNMENT = 64 };
 
 /* The block that came from the allocator is remembered in the bytes before the aligned one. */
-static fw_status alloc_block(fw_device *d, void **out, size_t bytes) {
+static fw_status alloc_block(fw_device *d, void **out, size_t bytes, int lazy) {
     (void)d;
+    (void)lazy; /* all of it is */
     const size_t extra = ALIGNMENT + sizeof(void *);
     if (bytes > SIZE_MAX - extra) return fw_fail(FW_ERR_NOMEM, "%zu bytes are more than an address can hold", bytes);
     char *block;
@@ -54,6 +55,7 @@ fw_status fw_device_create_ref(fw_device **out, fw_threads *threads) {
     FW_TRY(FW_NEW(d));
     d->ops = &ref_ops;
     d->name = "ref";
+    d->on_host = 1;
     d->threads = threads;
     snprintf(d->description, sizeof d->description, "ref: scalar, fp64 arithmetic, 1 thread");
     *out = d;

@@ -127,15 +127,18 @@ FW_INLINE fw_v root(fw_v x) {
     for (int i = 0; i < FW_LANES; i++) lane[i] = sqrtf(lane[i]);
     return v_load(lane);
 }
-FW_INLINE void adamw_range(const fw_cpu_adamw_args *s, fw_dtype t, int has_compute, int64_t first, int64_t last) {
+FW_INLINE void adamw_range(const fw_cpu_adamw_args *s, fw_dtype t, int has_compute, int first_step, int64_t first,
+                           int64_t last) {
     const fw_v b1 = v_set(s->beta1), b2 = v_set(s->beta2), c1 = v_set(1 - s->beta1), c2 = v_set(1 - s->beta2);
     const fw_v grad = v_set(s->grad_scale), step = v_set(s->step_size), root_factor = v_set(s->root_factor);
     const fw_v eps = v_set(s->epsilon), decay = v_set(s->decay);
 #define FW_BODY(at, n)                                                                                                 \
     do {                                                                                                               \
         fw_v g = v_mul(get(s->g, (at), (n), FW_F32), grad);                                                            \
-        fw_v m = v_fma(b1, get(s->m, (at), (n), FW_F32), v_mul(c1, g));                                                \
-        fw_v v = v_fma(b2, get(s->v, (at), (n), FW_F32), v_mul(c2, v_mul(g, g)));                                      \
+        fw_v old_m = first_step ? v_zero() : get(s->m, (at), (n), FW_F32);                                             \
+        fw_v old_v = first_step ? v_zero() : get(s->v, (at), (n), FW_F32);                                             \
+        fw_v m = v_fma(b1, old_m, v_mul(c1, g));                                                                       \
+        fw_v v = v_fma(b2, old_v, v_mul(c2, v_mul(g, g)));                                                             \
         fw_v below = v_fma(root(v), root_factor, eps);                                                                 \
         fw_v w = get(s->w, (at), (n), FW_F32);                                                                         \
         w = v_sub(w, v_fma(decay, w, v_mul(step, v_div(m, below)))); /* small terms first, one rounding of w */        \
@@ -149,12 +152,15 @@ FW_INLINE void adamw_range(const fw_cpu_adamw_args *s, fw_dtype t, int has_compu
 #undef FW_BODY
 }
 void FW_CPU_FN(adamw)(const fw_cpu_adamw_args *s, int64_t first, int64_t last) {
-    if (s->w_compute == NULL)
-        adamw_range(s, FW_F32, 0, first, last);
+    const int has_compute = s->w_compute != NULL;
+    if (s->first_step)
+        adamw_range(s, has_compute ? s->t : FW_F32, has_compute, 1, first, last);
+    else if (!has_compute)
+        adamw_range(s, FW_F32, 0, 0, first, last);
     else if (s->t == FW_BF16)
-        adamw_range(s, FW_BF16, 1, first, last);
+        adamw_range(s, FW_BF16, 1, 0, first, last);
     else
-        adamw_range(s, FW_F32, 1, first, last);
+        adamw_range(s, FW_F32, 1, 0, first, last);
 }
 
 /* ---- sums ---- */

@@ -70,6 +70,7 @@ typedef struct fw_cpu_adamw_args {
     float step_size;   /* learning_rate / (1 - beta1^step) */
     float root_factor; /* 1 / sqrt(1 - beta2^step) */
     float decay;       /* learning_rate * weight_decay */
+    int first_step;    /* m and v are zero and are not read */
     fw_dtype t;
 } fw_cpu_adamw_args;
 
