@@ -1,5 +1,6 @@
 /* Byte-pair merging: of all neighbouring pairs that merge, the one of lowest rank (the leftmost of equals)
- * merges first, until none is left. A heap holds the candidates, so a word of n bytes takes n log n steps. */
+ * merges first, until none is left. A heap holds the candidates, so a word of n bytes takes n log n steps; its memory is
+ * kept from word to word. Long words are bpe_long.c's. */
 #include "base/alloc.h"
 #include "text/tokenizer_parts.h"
 
@@ -70,6 +71,7 @@ fw_status fw_bpe_run(fw_bpe_scratch *s, const fw_tokenizer *t, const char *word,
     }
     size_t n = make_symbols(s->symbol, t, word, word_bytes);
     *symbol_n = n;
+    if (word_bytes >= FW_BPE_LONG_BYTES) return fw_bpe_merge_long(s->symbol, &t->vocab, symbol_n);
     s->heap_n = 0;
     for (size_t i = 0; i + 1 < n; i++) FW_TRY(consider(s, &t->vocab, (int32_t)i, (int32_t)i + 1));
     while (s->heap_n > 0) {

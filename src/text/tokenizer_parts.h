@@ -56,6 +56,10 @@ typedef struct fw_bpe_scratch {
 /* Leaves the word's symbols as a linked list from symbol[0]; *symbol_n = 0 when nothing is left of it. */
 fw_status fw_bpe_run(fw_bpe_scratch *scratch, const fw_tokenizer *tokenizer, const char *word, size_t word_bytes,
                      size_t *symbol_n);
+/* The same merges as the heap of fw_bpe_run makes, for *symbol_n symbols in a row; bpe_long.c, for words of this many
+ * bytes and more. Errors: FW_ERR_NOMEM. */
+enum { FW_BPE_LONG_BYTES = 1 << 15 };
+fw_status fw_bpe_merge_long(fw_bpe_symbol *symbol, const fw_vocab *vocab, size_t *symbol_n);
 void fw_bpe_scratch_fini(fw_bpe_scratch *scratch);
 
 #endif

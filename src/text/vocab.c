@@ -169,6 +169,7 @@ fw_status fw_vocab_init_merges(fw_vocab *vocab, size_t merge_n) {
     while (slot_n < merge_n * 2) slot_n *= 2;
     FW_TRY(FW_NEW_ARRAY(vocab->merge, slot_n));
     vocab->merge_slot_n = slot_n;
+    vocab->merge_n = merge_n;
     return FW_OK;
 }
 

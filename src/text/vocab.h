@@ -34,6 +34,7 @@ typedef struct fw_vocab {
     size_t token_n;
     fw_merge *merge; /* hash table of pairs */
     size_t merge_slot_n;
+    size_t merge_n;       /* ranks are below */
     int32_t byte_id[256]; /* id of each single byte, -1: none */
 } fw_vocab;
 
