@@ -391,95 +391,6 @@ static void test_lock(void **unused) {
     fw_output_lock_release(&lock);
 }
 
-static void test_stale(void **unused) {
-    (void)unused;
-    const char *out = fw_test_path(root, "stale");
-    pid_t gone = fork();
-    if (gone == 0) _exit(0);
-    assert_int_equal(waitpid(gone, NULL, 0), gone);
-    /* %ld is the number of that process; before a slash is a folder. */
-    static const struct {
-        const char *format;
-        bool goes;
-    } entries[] = {
-        {"final.tmp-%ld/model.safetensors", true},
-        {".tmp-step-00000010-%ld/anything", true},
-        {"run.json.tmp-%ld", true},
-        {".tmp-step-00000020-%ld-old/manifest.json", true},  /* step 20 has its name back */
-        {".tmp-step-00000030-%ld-old/manifest.json", false}, /* step 30 has not: this is all there is of it */
-        {"final.tmp-%ld-old/model.safetensors", false},
-        {"final.tmp-0%ld0000000000/config.json", false},
-        {"finale.tmp-%ld/config.json", false},
-        {"notes.tmp-%ld", false},
-        {".tmp-mine-%ld/x", false},
-        {".tmp-step-3-%ld/x", false},
-        {".tmp-step-0000001x-%ld/x", false},
-        {"tmp-step-00000010-%ld/x", false},
-        {"final-%ld/config.json", false},
-    };
-    enum { ENTRY_N = sizeof entries / sizeof *entries };
-    char name[ENTRY_N][128];
-    for (size_t i = 0; i < ENTRY_N; i++) {
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wformat-nonliteral"
-        snprintf(name[i], sizeof name[i], entries[i].format, (long)gone);
-#pragma GCC diagnostic pop
-        char *slash = strchr(name[i], '/');
-        if (slash != NULL) {
-            *slash = 0;
-            must(fw_dir_make(fw_test_path(out, name[i])));
-            *slash = '/';
-        }
-        fw_test_write(fw_test_path(out, name[i]), "x", 1);
-    }
-    must(fw_dir_make(step_path(out, 20)));
-    char living[2][64], own[64], link_name[64];
-    snprintf(living[0], sizeof living[0], "final.tmp-%ld", (long)getppid());
-    snprintf(living[1], sizeof living[1], ".tmp-step-00000010-%ld", (long)getppid());
-    snprintf(own, sizeof own, ".tmp-step-00000040-%ld", (long)getpid()); /* a predecessor with our number */
-    for (int i = 0; i < 2; i++) must(fw_dir_make(fw_test_path(out, living[i])));
-    must(fw_dir_make(fw_test_path(out, own)));
-    snprintf(link_name, sizeof link_name, ".tmp-step-00000050-%ld", (long)gone);
-    assert_int_equal(symlink(step_path(out, 20), fw_test_path(out, link_name)), 0);
-    int before_n = fw_test_count_entries(out);
-
-    fw_output_lock lock = {.fd = -1};
-    must(fw_stale_remove(out, &lock)); /* without the lock: nothing */
-    assert_int_equal(fw_test_count_entries(out), before_n);
-    must(fw_output_lock_take(&lock, out));
-    lock.exclusive = false; /* as where the file system cannot lock */
-    must(fw_stale_remove(out, &lock));
-    assert_int_equal(fw_test_count_entries(out), before_n + 1); /* .lock */
-    lock.exclusive = true;
-    must(fw_stale_remove(out, &lock));
-    for (size_t i = 0; i < ENTRY_N; i++)
-        if (fw_file_exists(fw_test_path(out, name[i])) == entries[i].goes)
-            fail_msg("%s is %s", name[i], entries[i].goes ? "still there" : "gone");
-    for (int i = 0; i < 2; i++) assert_true(fw_dir_exists(fw_test_path(out, living[i])));
-    assert_false(fw_dir_exists(fw_test_path(out, own)));
-    char target[FW_TEST_PATH_BYTES];
-    assert_true(readlink(fw_test_path(out, link_name), target, sizeof target) > 0);
-    /* a folder of that name with a file that no export writes is somebody's */
-    snprintf(name[0], sizeof name[0], "final.tmp-%ld", (long)gone);
-    must(fw_dir_make(fw_test_path(out, name[0])));
-    fw_test_write(fw_test_path(fw_test_path(out, name[0]), "notes"), "x", 1);
-    must(fw_stale_remove(out, &lock));
-    assert_true(fw_dir_exists(fw_test_path(out, name[0])));
-    must(fw_dir_remove(fw_test_path(fw_test_path(out, name[0]), "notes")));
-    char half[64];
-    snprintf(half, sizeof half, "model.safetensors.tmp-%ld", (long)gone);
-    fw_test_write(fw_test_path(fw_test_path(out, name[0]), half), "x", 1);
-    for (uint64_t n = 1;; n++) { /* the n-th allocation fails: an error, and another try */
-        fw_alloc_fail_at(n);
-        fw_status status = fw_stale_remove(out, &lock);
-        fw_alloc_fail_at(0);
-        if (status == FW_OK) break;
-        assert_int_equal(status, FW_ERR_NOMEM);
-    }
-    assert_false(fw_dir_exists(fw_test_path(out, name[0])));
-    fw_output_lock_release(&lock);
-}
-
 static void test_run_identity(void **unused) {
     (void)unused;
     const char *out = fw_test_path(root, "run");
@@ -511,7 +422,6 @@ int main(void) {
         cmocka_unit_test(test_round_trip),     cmocka_unit_test(test_damage),       cmocka_unit_test(test_other_model),
         cmocka_unit_test(test_list_and_prune), cmocka_unit_test(test_faults),       cmocka_unit_test(test_lock),
         cmocka_unit_test(test_manifest_texts), cmocka_unit_test(test_run_identity), cmocka_unit_test(test_killed),
-        cmocka_unit_test(test_stale),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
