@@ -49,11 +49,37 @@ static void show_data(const fw_train_summary *s, int rank) {
 }
 
 static void show_memory(const fw_train_summary *s) {
-    const fw_memory_plan *plan = &s->job->plan;
+    const fw_memory_plan *plan = &s->job->plan.memory;
     char total[FW_HUMAN_BYTES], part[FW_HUMAN_BYTES];
-    fw_log_info("memory    %s a rank, planned:", fw_human_size(total, plan->total_bytes));
+    fw_log_info("memory    %s a rank, planned; place and offset of each part:",
+                fw_human_size(total, plan->total_bytes));
     for (int i = 0; i < plan->row_n; i++)
-        fw_log_info("          %10s  %s", fw_human_size(part, plan->row[i].bytes), plan->row[i].what);
+        fw_log_info("          %10s  %-36s %s %zu", fw_human_size(part, plan->row[i].bytes), plan->row[i].what,
+                    fw_plan_place_name(plan->row[i].place), plan->row[i].offset_bytes);
+}
+
+/* The strategy, why, and what it sends. */
+static void show_strategy(const fw_train_summary *s) {
+    const fw_job_plan *plan = &s->job->plan;
+    const fw_shard_layout *l = &plan->layout;
+    const fw_shard_options *o = &l->options;
+    fw_log_info("strategy  %s%s%s", fw_shard_strategy_name(o->strategy), plan->strategy_reason[0] ? ": " : "",
+                plan->strategy_reason);
+    if (l->bucket_n == 1)
+        fw_log_info("units     1: the whole model");
+    else
+        fw_log_info("units     %d of transformer blocks and the edge (embedding, final norm, head)",
+                    (int)l->bucket_n - 1);
+    if (l->S > 1 && l->R > 1)
+        fw_log_info("groups    %d ranks share out the model, %d groups hold the same", l->S, l->R);
+    if (plan->sync_reason[0]) fw_log_info("gradients %s", plan->sync_reason);
+    if (s->world == 1) return;
+    const fw_shard_traffic *t = &plan->traffic;
+    char all[FW_HUMAN_BYTES], reduce[FW_HUMAN_BYTES], scatter[FW_HUMAN_BYTES], gather[FW_HUMAN_BYTES];
+    fw_log_info("wire      %s a step and rank: all_reduce %s, reduce_scatter %s, all_gather %s",
+                fw_human_size(all, t->all_reduce_bytes + t->reduce_scatter_bytes + t->all_gather_bytes),
+                fw_human_size(reduce, t->all_reduce_bytes), fw_human_size(scatter, t->reduce_scatter_bytes),
+                fw_human_size(gather, t->all_gather_bytes));
 }
 
 static void on_start(void *context, const fw_train_summary *s) {
@@ -67,8 +93,8 @@ static void on_start(void *context, const fw_train_summary *s) {
                 job->model.config.tied ? " (tied head counted once)" : "", fw_dtype_name(job->model.t));
     show_data(s, d->rank);
     bool own_cores = job->thread_n <= job->cpu_n;
-    fw_log_info("ranks     %d (%s), strategy ddp, %d thread%s each%s", s->world, fw_comm_transport(job->comm),
-                job->thread_n, fw_plural(job->thread_n),
+    fw_log_info("ranks     %d (%s), %d thread%s each%s", s->world, fw_comm_transport(job->comm), job->thread_n,
+                fw_plural(job->thread_n),
                 own_cores ? ", the cores shared evenly" : ", more than its share of the cores");
     fw_log_info("device    %s", job->device->description);
     fw_log_info("batch     %lld x %lld x %d = %lld %s%s a step (per_device_train_batch_size x "
@@ -79,6 +105,7 @@ static void on_start(void *context, const fw_train_summary *s) {
     fw_log_info("steps     %lld an epoch, %lld in all, %lld of warm-up; learning rate %g, %s",
                 (long long)s->steps_per_epoch, (long long)s->step_n, (long long)s->warmup_n, o->learning_rate,
                 fw_lr_schedule_words[o->lr_scheduler_type]);
+    show_strategy(s);
     show_memory(s);
     if (s->resumed_step >= s->step_n)
         fw_log_info("resume    %lld of %lld step%s done already", (long long)s->step_n, (long long)s->step_n,
@@ -112,12 +139,28 @@ static void on_saved(void *context, int64_t step, const char *path) {
     if (path != NULL) fw_log_info("saved %s", path);
 }
 
+/* Per step of this rank: what it sent, how long that took in the background, and how much of it was waited for. */
+static void show_traffic(const fw_train_result *r) {
+    const fw_shard_counters *t = &r->traffic;
+    const uint64_t steps = (uint64_t)r->traffic_steps;
+    char reduce[FW_HUMAN_BYTES], scatter[FW_HUMAN_BYTES], gather[FW_HUMAN_BYTES];
+    fw_terminal_printf(
+        "sent_per_step = all_reduce %s, reduce_scatter %s, all_gather %s (%llu bytes)\n",
+        fw_human_size(reduce, t->all_reduce_bytes / steps), fw_human_size(scatter, t->reduce_scatter_bytes / steps),
+        fw_human_size(gather, t->all_gather_bytes / steps),
+        (unsigned long long)((t->all_reduce_bytes + t->reduce_scatter_bytes + t->all_gather_bytes) / steps));
+    double step_ms = r->train_s * 1e3 / (double)steps, waited_ms = (double)t->wait_ns * 1e-6 / (double)steps;
+    fw_terminal_printf("communication = %.1f ms a step in the background, %.1f ms of them waited for (%.1f %% of the "
+                       "step)\n",
+                       (double)t->busy_ns * 1e-6 / (double)steps, waited_ms, 100 * waited_ms / step_ms);
+}
+
 static void on_done(void *context, const fw_train_result *r) {
     display *d = context;
     fw_progress_destroy(d->progress);
     d->progress = NULL;
     if (d->rank != 0) return;
-    char peak[FW_HUMAN_BYTES], time[FW_HUMAN_BYTES], sent[FW_HUMAN_BYTES];
+    char peak[FW_HUMAN_BYTES], time[FW_HUMAN_BYTES];
     if (r->tokens_per_s > 0) {
         fw_terminal_printf("tokens_per_s = %.0f\n", r->tokens_per_s);
         fw_terminal_printf("train_time = %s\n", fw_human_duration(time, r->train_s));
@@ -125,9 +168,7 @@ static void on_done(void *context, const fw_train_result *r) {
     }
     fw_terminal_printf("peak_memory = %s a rank (%llu bytes)\n", fw_human_size(peak, r->peak_bytes),
                        (unsigned long long)r->peak_bytes);
-    if (d->world > 1 && r->tokens_per_s > 0)
-        fw_terminal_printf("communication = %s sent a step and rank, %.1f s waited\n",
-                           fw_human_size(sent, r->sent_bytes_per_step), r->exposed_s);
+    if (d->world > 1 && r->traffic_steps > 0) show_traffic(r);
     if (r->model_dir != NULL)
         fw_terminal_printf("model = %s\n", r->model_dir);
     else

@@ -54,7 +54,6 @@ static fw_status check_train(fw_options *o) {
                        fw_when_words[o->eval_strategy]);
     FW_TRY(resolve_resume(o));
     FW_TRY(fw_options_resolve_sharding(o));
-    FW_TRY(fw_options_refuse_unbuilt(o));
     if (o->data_seed < 0) o->data_seed = o->seed;
     if (o->eval_steps == 0) o->eval_steps = o->logging_steps;
     return FW_OK;

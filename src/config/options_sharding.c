@@ -202,24 +202,3 @@ fw_status fw_options_shard_group(int *group_size, const fw_options *o, int world
                    o->shard_group_size > 0 ? "shard_group_size" : "the number of ranks on this host", size, world,
                    divisors);
 }
-
-fw_status fw_options_refuse_unbuilt(const fw_options *o) {
-    static const fw_option_id unbuilt[] = {FW_OPTION_wrap,
-                                           FW_OPTION_fsdp_min_num_params,
-                                           FW_OPTION_fsdp_transformer_layer_cls_to_wrap,
-                                           FW_OPTION_prefetch,
-                                           FW_OPTION_fsdp_forward_prefetch,
-                                           FW_OPTION_fsdp_backward_prefetch,
-                                           FW_OPTION_sync_each_batch,
-                                           FW_OPTION_device_memory,
-                                           FW_OPTION_trace};
-    if (o->strategy != FW_STRATEGY_AUTO && o->strategy != FW_STRATEGY_DDP)
-        return fw_fail(FW_ERR_OPTION, "strategy %s is not available yet; leave it out or write ddp",
-                       fw_strategy_words[o->strategy]);
-    if (o->gradient_dtype != FW_GRADIENT_FP32)
-        return fw_fail(FW_ERR_OPTION, "gradient_dtype bf16 is not available yet; leave it out");
-    for (size_t i = 0; i < sizeof unbuilt / sizeof unbuilt[0]; i++)
-        if (fw_options_given(o, unbuilt[i]))
-            return fw_fail(FW_ERR_OPTION, "%s is not available yet; leave it out", fw_option_get(unbuilt[i])->name);
-    return FW_OK;
-}

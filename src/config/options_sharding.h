@@ -17,7 +17,4 @@ fw_status fw_options_resolve_sharding(fw_options *o);
  * it does not divide the world; the message lists what does. */
 fw_status fw_options_shard_group(int *group_size, const fw_options *o, int world, int ranks_on_host);
 
-/* Refuses, by name, what the table has and the engine does not have yet. */
-fw_status fw_options_refuse_unbuilt(const fw_options *o);
-
 #endif

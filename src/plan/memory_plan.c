@@ -3,44 +3,73 @@
 /* What the program itself, its libraries and small tables take in every rank: measured on x86-64 and rounded up. */
 static const size_t process_bytes = (size_t)48 << 20;
 
-static void add_row(fw_memory_plan *plan, const char *what, size_t bytes) {
+const char *fw_plan_place_name(fw_plan_place place) {
+    static const char *const names[] = {"device", "shared", "scratch", "host"};
+    return names[place];
+}
+
+static size_t sum(size_t a, size_t b) {
+    size_t all;
+    return __builtin_add_overflow(a, b, &all) ? SIZE_MAX : all;
+}
+
+static void add_row(fw_memory_plan *plan, const char *what, fw_plan_place place, size_t offset_bytes, size_t bytes) {
     if (bytes == 0) return;
     FW_ASSERT(plan->row_n < FW_PLAN_ROWS_MAX);
     plan->row[plan->row_n].what = what;
+    plan->row[plan->row_n].place = place;
+    plan->row[plan->row_n].offset_bytes = offset_bytes;
     plan->row[plan->row_n].bytes = bytes;
     plan->row_n++;
-    plan->total_bytes += bytes;
 }
 
-void fw_memory_plan_make(fw_memory_plan *plan, const fw_shard_bytes *state, const fw_activations *a,
-                         size_t scratch_bytes, size_t tokens_bytes) {
+void fw_memory_plan_make(fw_memory_plan *plan, const fw_arena *arena, size_t scratch_bytes, size_t host_bytes) {
     *plan = (fw_memory_plan){0};
-    add_row(plan, "weights (fp32)", state->master);
-    add_row(plan, "weights (bf16, units at work)", state->compute);
-    add_row(plan, "gradients (fp32)", state->gradient);
-    add_row(plan, "optimizer moments (fp32)", state->moments);
-    add_row(plan, "activations kept for backward", a->kept_bytes);
-    add_row(plan, "activations in passing", a->work_bytes);
-    add_row(plan, "loss chunk", a->loss_bytes);
-    add_row(plan, "device scratch", scratch_bytes);
-    add_row(plan, "tokens", tokens_bytes);
-    add_row(plan, "program and libraries", process_bytes);
+    for (int i = 0; i < arena->block_n; i++) {
+        const fw_arena_block *b = &arena->block[i];
+        add_row(plan, b->what, b->kind == FW_MEMORY_DEVICE ? FW_PLAN_DEVICE : FW_PLAN_SHARED, b->offset_bytes,
+                b->bytes);
+    }
+    add_row(plan, "scratch of operations", FW_PLAN_SCRATCH, 0, scratch_bytes);
+    add_row(plan, "conversations as tokens", FW_PLAN_HOST, 0, host_bytes);
+    add_row(plan, "program and libraries", FW_PLAN_HOST, 0, process_bytes);
+    plan->device_bytes = sum(arena->bytes[FW_MEMORY_DEVICE], scratch_bytes);
+    plan->shared_bytes = arena->bytes[FW_MEMORY_SHARED];
+    plan->total_bytes = sum(sum(plan->device_bytes, plan->shared_bytes), sum(host_bytes, process_bytes));
+}
+
+static bool fits_machine(const fw_memory_plan *plan, const fw_memory_budget *b) {
+    uint64_t needed;
+    return !__builtin_mul_overflow((uint64_t)plan->total_bytes, (uint64_t)b->ranks, &needed) &&
+           needed <= b->available_bytes;
+}
+
+static bool fits_device(const fw_memory_plan *plan, const fw_memory_budget *b) {
+    return b->device_bytes == 0 || plan->total_bytes <= b->device_bytes;
+}
+
+bool fw_memory_plan_fits(const fw_memory_plan *plan, const fw_memory_budget *budget) {
+    return fits_machine(plan, budget) && fits_device(plan, budget);
 }
 
 static double gib(uint64_t bytes) { return (double)bytes / 1073741824.0; }
 
-fw_status fw_memory_plan_check(const fw_memory_plan *plan, int ranks, uint64_t available_bytes) {
-    uint64_t needed;
-    if (!__builtin_mul_overflow((uint64_t)plan->total_bytes, (uint64_t)ranks, &needed) && needed <= available_bytes)
-        return FW_OK;
+fw_status fw_memory_plan_check(const fw_memory_plan *plan, const fw_memory_budget *budget, const char *advice) {
+    if (fw_memory_plan_fits(plan, budget)) return FW_OK;
     int largest = 0;
     for (int i = 1; i < plan->row_n; i++)
         if (plan->row[i].bytes > plan->row[largest].bytes) largest = i;
-    return fw_fail(
-        FW_ERR_FIT,
-        "a rank needs %.2f GiB, %d rank%s together %.2f GiB, and %.2f GiB are free on this machine; the largest part "
-        "is "
-        "%s with %.2f GiB: use fewer --num_processes, a smaller --per_device_train_batch_size or --max_length",
-        gib(plan->total_bytes), ranks, ranks == 1 ? "" : "s", (double)ranks * gib(plan->total_bytes),
-        gib(available_bytes), plan->row[largest].what, gib(plan->row[largest].bytes));
+    if (advice == NULL) advice = "use fewer --num_processes, a smaller --per_device_train_batch_size or --max_length";
+    const char *what = plan->row[largest].what;
+    double part = gib(plan->row[largest].bytes), rank = gib(plan->total_bytes);
+    if (!fits_device(plan, budget))
+        return fw_fail(FW_ERR_FIT,
+                       "a rank needs %.2f GiB and --device_memory allows %.2f GiB; the largest part is %s with %.2f "
+                       "GiB: %s",
+                       rank, gib(budget->device_bytes), what, part, advice);
+    return fw_fail(FW_ERR_FIT,
+                   "a rank needs %.2f GiB, %d rank%s together %.2f GiB, and %.2f GiB are free on this machine; the "
+                   "largest part is %s with %.2f GiB: %s",
+                   rank, budget->ranks, budget->ranks == 1 ? "" : "s", (double)budget->ranks * rank,
+                   gib(budget->available_bytes), what, part, advice);
 }

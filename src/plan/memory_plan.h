@@ -1,28 +1,43 @@
-/* What one rank will take, row by row, before anything is taken. The sizes come from the same functions that allocate,
- * so the plan and the allocation cannot differ. Allocates nothing. */
+/* What one rank will take, row by row, before anything is taken. The rows are the blocks of the arena that the run then
+ * allocates, so the plan and the allocation cannot differ; what lies outside the arena is listed with it. Allocates
+ * nothing. */
 #ifndef FW_PLAN_MEMORY_PLAN_H
 #define FW_PLAN_MEMORY_PLAN_H
 
-#include "model/model.h"
-#include "shard/shard.h"
+#include "device/arena.h"
 
-enum { FW_PLAN_ROWS_MAX = 16 };
+#include <stdbool.h>
+
+enum { FW_PLAN_ROWS_MAX = FW_ARENA_BLOCK_MAX + 4 };
+
+typedef enum fw_plan_place { FW_PLAN_DEVICE, FW_PLAN_SHARED, FW_PLAN_SCRATCH, FW_PLAN_HOST } fw_plan_place;
+const char *fw_plan_place_name(fw_plan_place place);
 
 typedef struct fw_memory_plan {
     struct {
         const char *what; /* "weights (fp32)" */
+        fw_plan_place place;
+        size_t offset_bytes; /* in the arena of that place; 0 outside it */
         size_t bytes;
     } row[FW_PLAN_ROWS_MAX];
     int row_n;
-    size_t total_bytes; /* of one rank */
+    size_t device_bytes; /* the device's peak in the run, to the byte: arena and scratch */
+    size_t shared_bytes; /* this rank's part of the memory that collectives work on */
+    size_t total_bytes;  /* of one rank, with what the host holds */
 } fw_memory_plan;
 
-/* scratch_bytes: of the device, for the activations' limits. tokens_bytes: the micro-batch and the dataset. */
-void fw_memory_plan_make(fw_memory_plan *out, const fw_shard_bytes *state, const fw_activations *activations,
-                         size_t scratch_bytes, size_t tokens_bytes);
+/* scratch_bytes: of the device, for the largest shapes. host_bytes: the dataset and other host memory of the rank. */
+void fw_memory_plan_make(fw_memory_plan *out, const fw_arena *arena, size_t scratch_bytes, size_t host_bytes);
 
-/* Do `ranks` ranks of this plan fit into available_bytes, shared by all? Error: FW_ERR_FIT with both figures, the
- * largest row and what would help. */
-fw_status fw_memory_plan_check(const fw_memory_plan *plan, int ranks, uint64_t available_bytes);
+/* What there is for the ranks of one machine. */
+typedef struct fw_memory_budget {
+    int ranks;                /* on this machine */
+    uint64_t available_bytes; /* of the machine, shared by all of them */
+    uint64_t device_bytes;    /* a rank may take this much of its device; 0: no limit of its own */
+} fw_memory_budget;
+bool fw_memory_plan_fits(const fw_memory_plan *plan, const fw_memory_budget *budget);
+/* Error: FW_ERR_FIT with both figures, the largest row and what would help; `advice` (may be NULL) is put in its place
+ * when there is better. */
+fw_status fw_memory_plan_check(const fw_memory_plan *plan, const fw_memory_budget *budget, const char *advice);
 
 #endif

@@ -1,81 +1,119 @@
+/* Making and closing the engine, and where things lie. The life of a unit: shard_weights.c, shard_gradients.c. */
 #include "shard/shard.h"
 
 #include "base/alloc.h"
+#include "shard/shard_internal.h"
 
-enum { LOAD_CHUNK_N = 1 << 20 };
+#include <stdio.h>
 
-struct fw_shard {
-    const fw_param_table *table;
-    fw_device *device;
-    fw_comm *comm;
-    fw_shard_options options;
-    fw_shard_bytes bytes;
-    /* Flat over all units, in the layout of the table:
-     *
-     *   w   [total_n] fp32   master weights; in fp32 also the compute weights
-     *   g   [total_n] fp32   gradients, in memory that collectives reach without a copy
-     *   m v [total_n] fp32   moments
-     *
-     * and the compute weights c in bf16: training, [edge | largest block], the copies of the units at work; without
-     * training flat over all units like the others. */
-    float *w, *g, *m, *v;
-    void *c;
-    int32_t block_in_c; /* the block whose copy is up to date; 0: none */
-    bool edge_in_c;
-    fw_comm_request *request; /* one a unit */
-    bool *in_flight;          /* the unit's reduction has been started and not been waited for */
-};
+/* ---- where things lie */
 
-static int64_t largest_block_n(const fw_param_table *table) {
-    int64_t largest = 0;
-    for (int32_t unit = 1; unit < table->unit_n; unit++)
-        if (table->unit_size_n[unit] > largest) largest = table->unit_size_n[unit];
-    return largest;
+int64_t fw_shard_unit_at(const fw_shard *s, int32_t unit) {
+    const fw_param_table *t = s->layout.table;
+    const fw_bucket *b = fw_shard_bucket(s, s->layout.bucket_of_unit[unit]);
+    return t->unit_offset_n[unit] - t->unit_offset_n[b->first_unit];
 }
 
-fw_shard_bytes fw_shard_bytes_of(const fw_param_table *table, const fw_shard_options *options, int world) {
-    (void)world; /* ddp keeps everything on every rank */
-    size_t n = (size_t)table->total_n;
-    size_t compute_n = options->training ? (size_t)(table->unit_size_n[0] + largest_block_n(table)) : n;
-    bool master = options->training || options->t == FW_F32;
-    return (fw_shard_bytes){
-        .master = master ? n * sizeof(float) : 0,
-        .compute = options->t == FW_F32 ? 0 : compute_n * fw_dtype_bytes(options->t),
-        .gradient = options->training ? n * sizeof(float) : 0,
-        .moments = options->training ? 2 * n * sizeof(float) : 0,
-    };
+static void *at_element(void *base, int64_t n, fw_dtype t) { return (char *)base + n * (int64_t)fw_dtype_bytes(t); }
+
+/* Where this rank's part starts in an array of all buckets. */
+static int64_t own_full_at(const fw_shard *s, int32_t b) {
+    const fw_bucket *bucket = fw_shard_bucket(s, b);
+    return bucket->full_at_n + s->group_rank * bucket->part_n;
 }
 
-static fw_status allocate(fw_shard *s) {
-    const fw_shard_bytes *b = &s->bytes;
-    /* Weights get their pages when they are read, moments in the first update. */
-    if (b->master) FW_TRY(fw_device_alloc_lazy(s->device, (void **)&s->w, b->master, "fp32 weights"));
-    if (b->compute) FW_TRY(fw_device_alloc(s->device, &s->c, b->compute, "bf16 weights"));
-    if (b->gradient) {
-        FW_TRY(fw_comm_alloc(s->comm, (void **)&s->g, b->gradient, "gradients"));
-        fw_device_take_pages(s->device, s->g, b->gradient); /* they are added to: read first */
+float *fw_shard_master_part(const fw_shard *s, int32_t b) {
+    if (s->layout.weights_in_place) return (float *)(void *)s->compute + own_full_at(s, b);
+    return s->master == NULL ? NULL : s->master + fw_shard_bucket(s, b)->share_at_n;
+}
+
+void *fw_shard_compute_part(const fw_shard *s, int32_t b) {
+    if (s->compute == NULL) return NULL;
+    return at_element(s->compute, s->layout.weights_full ? own_full_at(s, b) : fw_shard_bucket(s, b)->share_at_n,
+                      s->layout.options.t);
+}
+
+void *fw_shard_gradient_full(const fw_shard *s, int32_t b) {
+    FW_ASSERT(s->layout.gradients_full);
+    return at_element(s->gradient, fw_shard_bucket(s, b)->full_at_n, s->layout.options.gradient_t);
+}
+
+void *fw_shard_gradient_part(const fw_shard *s, int32_t b) {
+    return at_element(s->gradient, s->layout.gradients_full ? own_full_at(s, b) : fw_shard_bucket(s, b)->share_at_n,
+                      s->layout.options.gradient_t);
+}
+
+/* ---- making it */
+
+static void name_bucket(fw_bucket_state *state, const fw_bucket *b, int32_t index) {
+    int first = (int)b->first_unit - 1, last = first + (int)b->unit_n - 1; /* layers */
+    if (index == 0)
+        snprintf(state->label, sizeof state->label, b->unit_n == 1 ? "edge" : "model");
+    else if (first == last)
+        snprintf(state->label, sizeof state->label, "layers.%d", first);
+    else
+        snprintf(state->label, sizeof state->label, "layers.%d-%d", first, last);
+}
+
+/* Slot 0 has edge_n elements, the others block_n each, one behind the other. */
+static void lay_out_slots(const fw_shard *s, fw_slot *slot, void *base, int slot_n, fw_dtype t) {
+    if (base == NULL) return;
+    for (int i = 0; i <= slot_n; i++) {
+        int64_t at = i == 0 ? 0 : s->layout.edge_n + (i - 1) * s->layout.block_n;
+        slot[i] = (fw_slot){at_element(base, at, t), -1};
     }
-    if (b->moments) {
-        FW_TRY(fw_device_alloc_lazy(s->device, (void **)&s->m, b->moments, "moments"));
-        s->v = s->m + s->table->total_n;
-    }
+}
+
+static void lay_out(fw_shard *s, const fw_arena *arena) {
+    const fw_shard_layout *l = &s->layout;
+    s->master = fw_arena_at(arena, l->block.master);
+    s->compute = fw_arena_at(arena, l->block.compute);
+    s->gradient = fw_arena_at(arena, l->block.gradient);
+    s->m = fw_arena_at(arena, l->block.moments);
+    s->v = s->m == NULL ? NULL : s->m + l->share_n;
+    s->staging = fw_arena_at(arena, l->block.staging);
+    lay_out_slots(s, s->weight_slot, fw_arena_at(arena, l->block.gathered), l->weight_slot_n, l->options.t);
+    lay_out_slots(s, s->gradient_slot, fw_arena_at(arena, l->block.gradient_units), l->gradient_slot_n, FW_F32);
+    fw_slot send[FW_SHARD_SLOT_MAX] = {0};
+    lay_out_slots(s, send, fw_arena_at(arena, l->block.send), l->gradient_slot_n, FW_BF16);
+    for (int i = 0; i < FW_SHARD_SLOT_MAX; i++) s->send[i] = send[i].data;
+}
+
+/* Shard groups are ranks next to each other, replicas those at the same place of each group. */
+static fw_status make_groups(fw_shard *s) {
+    const int S = s->layout.S, R = s->layout.R;
+    s->group_rank = s->rank % S;
+    if (S == s->layout.world)
+        s->group = s->comm;
+    else if (S > 1)
+        FW_TRY(fw_comm_group(&s->group, s->comm, s->rank / S * S, 1, S));
+    if (R == s->layout.world)
+        s->replicas = s->comm;
+    else if (R > 1)
+        FW_TRY(fw_comm_group(&s->replicas, s->comm, s->group_rank, S, R));
     return FW_OK;
 }
 
-fw_status fw_shard_create(fw_shard **out, const fw_param_table *table, fw_device *device, fw_comm *comm,
-                          const fw_shard_options *options) {
+fw_status fw_shard_create(fw_shard **out, const fw_shard_layout *layout, const fw_arena *arena, fw_device *device,
+                          fw_comm *comm) {
     *out = NULL;
     fw_shard *s;
     fw_status status;
     FW_TRY(FW_NEW(s));
-    s->table = table;
+    s->layout = *layout;
     s->device = device;
     s->comm = comm;
-    s->options = *options;
-    s->bytes = fw_shard_bytes_of(table, options, fw_comm_world(comm));
-    FW_TRY_OR(FW_NEW_ARRAY(s->request, (size_t)table->unit_n), fail);
-    FW_TRY_OR(FW_NEW_ARRAY(s->in_flight, (size_t)table->unit_n), fail);
-    FW_TRY_OR(allocate(s), fail);
+    s->rank = fw_comm_rank(comm);
+    lay_out(s, arena);
+    fw_device_take_pages(device, s->gradient, layout->bytes.gradient); /* they are added to: read first */
+    FW_TRY_OR(FW_NEW_ARRAY(s->state, (size_t)layout->bucket_n), fail);
+    for (int32_t b = 0; b < layout->bucket_n; b++) {
+        name_bucket(&s->state[b], &layout->bucket[b], b);
+        s->state[b].weight_slot = s->state[b].gradient_slot = -1;
+    }
+    FW_TRY_OR(fw_shard_schedule_init(&s->schedule[FW_SHARD_PASS_FORWARD], layout, FW_SHARD_PASS_FORWARD), fail);
+    FW_TRY_OR(fw_shard_schedule_init(&s->schedule[FW_SHARD_PASS_TRAIN], layout, FW_SHARD_PASS_TRAIN), fail);
+    FW_TRY_OR(make_groups(s), fail);
     *out = s;
     return FW_OK;
 fail:
@@ -85,130 +123,60 @@ fail:
 
 void fw_shard_destroy(fw_shard *s) {
     if (s == NULL) return;
-    fw_device_free(s->device, s->w, s->bytes.master);
-    fw_device_free(s->device, s->c, s->bytes.compute);
-    fw_device_free(s->device, s->m, s->bytes.moments);
-    fw_free(s->request);
-    fw_free(s->in_flight);
-    fw_free(s); /* the gradients belong to comm */
+    if (s->group != s->comm) fw_comm_destroy(s->group);
+    if (s->replicas != s->comm) fw_comm_destroy(s->replicas);
+    for (int i = 0; i < 2; i++) fw_shard_schedule_fini(&s->schedule[i]);
+    fw_free(s->state);
+    fw_free(s);
 }
 
-/* Address of the first element of a unit in a flat fp32 array; NULL stays NULL. */
-static float *unit_of(const fw_shard *s, float *flat, int32_t unit) {
-    return flat == NULL ? NULL : flat + s->table->unit_offset_n[unit];
-}
+const fw_shard_layout *fw_shard_layout_of(const fw_shard *s) { return &s->layout; }
 
-/* Where the compute weights of a unit are, or will be once it is acquired. */
-static void *compute_unit(const fw_shard *s, int32_t unit) {
-    if (s->c == NULL) return unit_of(s, s->w, unit);
-    int64_t at_n = s->table->unit_offset_n[unit];
-    if (s->options.training) at_n = unit == 0 ? 0 : s->table->unit_size_n[0];
-    return (char *)s->c + at_n * (int64_t)fw_dtype_bytes(s->options.t);
-}
+fw_shard_residency fw_shard_residency_of(const fw_shard *s) { return s->residency; }
 
-static fw_status load_unit(fw_shard *s, int32_t unit, float *host, fw_unit_reader read, void *context) {
-    int64_t n = s->table->unit_size_n[unit];
-    if (host == NULL) return read(context, unit, 0, n, unit_of(s, s->w, unit));
-    for (int64_t first = 0; first < n; first += LOAD_CHUNK_N) {
-        int64_t count = n - first < LOAD_CHUNK_N ? n - first : LOAD_CHUNK_N;
-        FW_TRY(read(context, unit, first, count, host));
-        if (s->w != NULL)
-            FW_TRY(fw_copy(s->device, unit_of(s, s->w, unit) + first, host, (size_t)count * sizeof(float)));
-        if (s->c != NULL && !s->options.training) {
-            void *c = (char *)compute_unit(s, unit) + first * (int64_t)fw_dtype_bytes(s->options.t);
-            FW_TRY(fw_cast(s->device, c, s->options.t, host, FW_F32, count));
-        }
-    }
-    return FW_OK;
-}
+/* ---- the owner's side of a step */
 
-fw_status fw_shard_load(fw_shard *s, fw_unit_reader read, void *context) {
-    float *host = NULL; /* weights that the host can write are read into their place */
-    fw_shard_refresh(s);
-    if (s->w == NULL || !s->device->on_host) FW_TRY(FW_NEW_ARRAY(host, LOAD_CHUNK_N));
-    fw_status status = FW_OK;
-    for (int32_t unit = 0; unit < s->table->unit_n && status == FW_OK; unit++)
-        status = load_unit(s, unit, host, read, context);
-    fw_free(host);
-    return status;
-}
-
-void fw_shard_refresh(fw_shard *s) {
-    s->edge_in_c = false;
-    s->block_in_c = 0;
-}
-
-/* Round the unit's master weights into its buffer, unless they are there. */
-static fw_status fill_compute(fw_shard *s, int32_t unit) {
-    if (unit == 0 ? s->edge_in_c : s->block_in_c == unit) return FW_OK;
-    FW_TRY(fw_cast(s->device, compute_unit(s, unit), s->options.t, unit_of(s, s->w, unit), FW_F32,
-                   s->table->unit_size_n[unit]));
-    if (unit == 0)
-        s->edge_in_c = true;
-    else
-        s->block_in_c = unit;
-    return FW_OK;
-}
-
-fw_status fw_shard_acquire(fw_shard *s, int32_t unit, const void **w, float **g) {
-    if (s->c != NULL && s->options.training) FW_TRY(fill_compute(s, unit));
-    *w = compute_unit(s, unit);
-    if (g != NULL) *g = unit_of(s, s->g, unit);
-    return FW_OK;
-}
-
-fw_status fw_shard_release(fw_shard *s, int32_t unit) {
-    (void)s; /* ddp frees nothing */
-    (void)unit;
-    return FW_OK;
-}
-
-fw_status fw_shard_reduce(fw_shard *s, int32_t unit, bool last_micro_batch) {
-    if (!last_micro_batch) return FW_OK; /* gradients add up here until the window is complete */
-    FW_ASSERT(!s->in_flight[unit]);
-    FW_TRY(fw_comm_all_reduce(s->comm, unit_of(s, s->g, unit), s->table->unit_size_n[unit], FW_F32, &s->request[unit]));
-    s->in_flight[unit] = true;
-    return FW_OK;
-}
-
-fw_status fw_shard_finish(fw_shard *s) {
-    /* Units were started last block first, the edge at the very end; they finish in that order. */
-    for (int32_t i = s->table->unit_n - 1; i >= 0; i--) {
-        if (!s->in_flight[i]) continue;
-        s->in_flight[i] = false;
-        FW_TRY(fw_comm_wait(s->comm, &s->request[i]));
-    }
-    return FW_OK;
+fw_status fw_shard_owned(fw_shard *s, int32_t unit, fw_owned_range *out) {
+    *out = (fw_owned_range){0};
+    int32_t b = s->layout.bucket_of_unit[unit];
+    const fw_bucket *bucket = fw_shard_bucket(s, b);
+    /* both ranges in elements of the bucket */
+    int64_t own = s->group_rank * bucket->part_n, own_end = own + bucket->part_n;
+    int64_t at = fw_shard_unit_at(s, unit), end = at + s->layout.table->unit_size_n[unit];
+    int64_t first = own > at ? own : at, last = own_end < end ? own_end : end;
+    if (first >= last) return FW_OK;
+    int64_t in_part = first - own, in_share = bucket->share_at_n + in_part;
+    *out = (fw_owned_range){.first_n = first - at, .n = last - first};
+    float *master = fw_shard_master_part(s, b);
+    if (master != NULL) out->w = master + in_part;
+    if (s->m == NULL) return FW_OK;
+    out->m = s->m + in_share;
+    out->v = s->v + in_share;
+    return fw_shard_gradient_part_f32(s, b, in_part, out->n, &out->g);
 }
 
 fw_status fw_shard_share(fw_shard *s, int32_t unit) {
-    /* ddp: every rank has made the same update; only the copies are old now */
-    if (unit == 0)
-        s->edge_in_c = false;
-    else if (s->block_in_c == unit)
-        s->block_in_c = 0;
-    return FW_OK;
+    int32_t b = s->layout.bucket_of_unit[unit];
+    const fw_bucket *bucket = fw_shard_bucket(s, b);
+    if (unit != bucket->first_unit + bucket->unit_n - 1) return FW_OK; /* the rest of the bucket comes first */
+    FW_TRY(fw_shard_gradient_clear(s, b));
+    return fw_shard_weights_renew(s, b);
 }
 
-fw_owned_range fw_shard_owned(fw_shard *s, int32_t unit) {
-    return (fw_owned_range){
-        .first_n = 0,
-        .n = s->table->unit_size_n[unit],
-        .w = unit_of(s, s->w, unit),
-        .m = unit_of(s, s->m, unit),
-        .v = unit_of(s, s->v, unit),
-        .g = unit_of(s, s->g, unit),
-    };
+static void add_counters(fw_shard_counters *sum, const fw_comm *c) {
+    fw_comm_counters one;
+    if (c == NULL) return;
+    fw_comm_get_counters(c, &one);
+    sum->all_reduce_bytes += one.all_reduce.sent_bytes;
+    sum->reduce_scatter_bytes += one.reduce_scatter.sent_bytes;
+    sum->all_gather_bytes += one.all_gather.sent_bytes;
+    sum->wait_ns += one.wait_ns;
+    sum->busy_ns += one.busy_ns;
 }
 
-fw_status fw_shard_gradient_squares(fw_shard *s, double *out) {
-    *out = 0;
-    for (int32_t unit = 0; unit < s->table->unit_n; unit++) {
-        double squares;
-        FW_TRY(fw_sum_squares(s->device, &squares, unit_of(s, s->g, unit), s->table->unit_size_n[unit]));
-        *out += squares;
-    }
-    return FW_OK;
+void fw_shard_get_counters(const fw_shard *s, fw_shard_counters *out) {
+    *out = (fw_shard_counters){0};
+    add_counters(out, s->comm);
+    if (s->group != s->comm) add_counters(out, s->group);
+    if (s->replicas != s->comm) add_counters(out, s->replicas);
 }
-
-fw_shard_flat fw_shard_flat_arrays(fw_shard *s) { return (fw_shard_flat){.w = s->w, .m = s->m, .v = s->v}; }

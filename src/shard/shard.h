@@ -3,76 +3,207 @@
  * The step asks for a unit before it computes with it and gives it back after; what happens in between is decided
  * here by the strategy, and neither the model nor the step knows which one runs:
  *
- *   fw_shard_acquire   the unit's compute weights (and gradients) are complete in memory
+ *   fw_shard_begin     a pass over the model begins: the order of what will be asked for is known
+ *   fw_shard_acquire   the unit's compute weights are complete in memory, and so is the place for its gradient
  *   fw_shard_reduce    this rank has added all it has to the unit's gradient for this micro-batch
  *   fw_shard_release   the unit is not needed for now
  *   fw_shard_finish    gradients of all ranks have been summed where they are owned
  *   fw_shard_share     the owner has updated its range: every rank's compute weights follow
  *
- * ddp: every rank owns everything, and a unit's gradients are summed over ranks after the last micro-batch, in the
- * background, while earlier units still compute. Gradients are reduced in fp32 and are sums, not means: the divisor is
- * part of the loss scale.
+ * Units of the model (model/param_table.h) are gathered, reduced and freed in *buckets* of one or more neighbouring
+ * units, as `wrap` says. A bucket is one flat range of n elements, padded so that the S ranks of a shard group each own
+ * one part of part_n elements; the parts of all buckets, one behind the other, are the rank's *share*.
  *
- * Per unit and rank the owned range has fp32 master weights w, moments m and v, and the fp32 gradient g: 16 bytes a
- * parameter. Compute weights are w itself in fp32. In bf16 a copy exists only while a unit computes: one buffer for the
- * edge, one for the block at hand, rounded from w on acquire (6 bytes of traffic a parameter, against hundreds of
- * operations on it). Without training the weights are kept in the compute type only. */
+ *   strategy     S                 optimizer state   gradients     weights           wire, bytes a step and rank
+ *   ddp          1                 full              full          full              2 (W-1)/W g
+ *   zero1        W                 share             full          full, w in t      (W-1)/W (g + w)
+ *   zero2        W                 share             share         full, w in t      (W-1)/W (g + w)
+ *   zero3        W                 share             share         share             (W-1)/W (2 w + g)
+ *   hsdp         group             share             share         share             zero3 with S, + 2 (R-1)/R g/S
+ *   hsdp_zero2   group             share             share         full, w in t      zero2 with S, + 2 (R-1)/R g/S
+ *
+ * W ranks, R = W / S replicas of a share; w bytes of all weights in the compute type t, g of all gradients in their
+ * type, padding counted. w crosses once more for every further micro-batch under zero3, g for every further one when
+ * each is reduced (sync_each).
+ *
+ * Gradients: in fp32, sums, not means (the divisor is part of the loss scale), added in the order of ranks. Either
+ * reduced after every micro-batch into what the rank keeps (sync_each: least memory), or added up in full on each rank
+ * and reduced after the last (least traffic). With one micro-batch in a step both give the same bits under every
+ * strategy at one world size, and so they do with sync_each at any accumulation. With gradient_t = FW_BF16 they are
+ * kept and sent in bf16 (sums over ranks in fp32, rounded once), and a bf16 copy of the weights is kept as well: 2 + 2
+ * + 12 bytes a parameter, of which zero1 shares out 12, zero2 14 and zero3 16.
+ *
+ * fp32 master weights and moments are kept by the owner. Compute weights are the master itself in fp32; in bf16 ddp and
+ * zero3 keep no copy: one buffer for the edge and one (zero3: 1 + prefetch) for blocks are filled on acquire. Under
+ * zero3 the gathers of the next `prefetch` buckets run while the one at hand computes. */
 #ifndef FW_SHARD_SHARD_H
 #define FW_SHARD_SHARD_H
 
 #include "comm/comm.h"
+#include "device/arena.h"
 #include "device/device.h"
 #include "model/param_table.h"
 
-typedef enum fw_shard_strategy { FW_SHARD_DDP } fw_shard_strategy;
+typedef enum fw_shard_strategy {
+    FW_SHARD_DDP,
+    FW_SHARD_ZERO1,
+    FW_SHARD_ZERO2,
+    FW_SHARD_ZERO3,
+    FW_SHARD_HSDP,
+    FW_SHARD_HSDP_ZERO2,
+    FW_SHARD_STRATEGY_N
+} fw_shard_strategy;
+const char *fw_shard_strategy_name(fw_shard_strategy strategy);
+
+typedef enum fw_shard_wrap {
+    FW_SHARD_WRAP_BLOCK, /* every transformer block, and the edge */
+    FW_SHARD_WRAP_SIZE,  /* neighbouring blocks until they have wrap_min_n parameters; the edge alone */
+    FW_SHARD_WRAP_MODEL  /* all in one */
+} fw_shard_wrap;
+
+enum { FW_SHARD_PREFETCH_MAX = 2 };
 
 typedef struct fw_shard_options {
     fw_shard_strategy strategy;
-    fw_dtype t;    /* compute type: FW_F32 or FW_BF16 */
-    bool training; /* false: weights in type t only; no gradients, no moments, no master beside bf16 */
+    fw_dtype t;          /* compute type: FW_F32 or FW_BF16 */
+    fw_dtype gradient_t; /* of kept and sent gradients: FW_F32, or FW_BF16 when t is FW_BF16 */
+    bool training;       /* false: weights in type t only; no gradients, no moments, no master beside bf16 */
+    bool sync_each;      /* reduce gradients after every micro-batch */
+    int prefetch;        /* buckets gathered ahead under zero3 and hsdp: 0, 1, 2 */
+    int group_n;         /* hsdp: ranks in a shard group, a divisor of the world; else ignored */
+    fw_shard_wrap wrap;
+    int64_t wrap_min_n;
+    bool poison; /* tests: what was freed reads as NaN until it is filled again */
 } fw_shard_options;
 
-/* Bytes of one rank, exactly what fw_shard_create takes. Allocates nothing. */
+/* One gathered, reduced and freed piece: units [first_unit, first_unit + unit_n). */
+typedef struct fw_bucket {
+    int32_t first_unit, unit_n;
+    int64_t n;      /* elements of its units */
+    int64_t part_n; /* of one rank's part; padded_n = part_n * S >= n */
+    int64_t padded_n;
+    int64_t share_at_n, full_at_n; /* where it starts in a share, and in an array of all buckets */
+} fw_bucket;
+
+/* Bytes of one rank by kind; what the arena holds for the shard is their sum. */
 typedef struct fw_shard_bytes {
-    size_t master, compute, gradient, moments;
+    size_t master;         /* fp32 weights that are updated */
+    size_t compute;        /* weights in the compute type that are kept beside them */
+    size_t gradient;       /* kept gradients */
+    size_t moments;        /* m and v */
+    size_t gathered;       /* units at work: buffers for gathered or rounded weights */
+    size_t gradient_units; /* units at work: gradients on their way */
+    size_t staging;        /* saving and loading */
 } fw_shard_bytes;
-fw_shard_bytes fw_shard_bytes_of(const fw_param_table *table, const fw_shard_options *options, int world);
+
+/* The arithmetic of a strategy: who keeps what, where it lies, what crosses. Allocates no memory of the plan itself.
+ * `rank`-independent: every rank has the same sizes. */
+typedef struct fw_shard_layout {
+    fw_shard_options options;
+    const fw_param_table *table; /* borrowed */
+    int world, S, R;
+    fw_bucket *bucket;
+    int32_t bucket_n;
+    int32_t *bucket_of_unit;
+    int64_t share_n, full_n;             /* elements of a share, and of all buckets with their padding */
+    int64_t edge_n, block_n;             /* padded_n of bucket 0, and of the largest other */
+    int weight_slot_n, gradient_slot_n;  /* buffers for buckets other than 0; bucket 0 has one more of its own */
+    bool weights_full, weights_share;    /* compute weights are kept beside the master: all, or the share */
+    bool weights_in_place;               /* fp32: the kept compute weights hold the master's share */
+    bool gradients_full, gradient_units; /* gradients are kept in full; they pass through buffers of their own */
+    struct {
+        int master, compute, gradient, moments, gathered, gradient_units, send, staging; /* blocks of the arena */
+    } block;
+    fw_shard_bytes bytes;
+} fw_shard_layout;
+
+/* Adds the blocks of one rank to the arena. Errors: FW_ERR_NOMEM; FW_ERR_OPTION (group_n does not divide the world). */
+fw_status fw_shard_layout_init(fw_shard_layout *out, const fw_param_table *table, const fw_shard_options *options,
+                               int world, fw_arena *arena);
+void fw_shard_layout_fini(fw_shard_layout *layout);
+
+/* Payload that one rank sends in one optimizer step of micro_n micro-batches, by collective; what it receives is the
+ * same. Equal to the counters of fw_comm to the byte. */
+typedef struct fw_shard_traffic {
+    uint64_t all_reduce_bytes, reduce_scatter_bytes, all_gather_bytes;
+} fw_shard_traffic;
+/* Error: FW_ERR_NOMEM. */
+fw_status fw_shard_traffic_of(fw_shard_traffic *out, const fw_shard_layout *layout, int64_t micro_n);
 
 typedef struct fw_shard fw_shard;
 
-/* Borrows table, device and comm until destroy. Collective. Errors: FW_ERR_NOMEM, FW_ERR_FIT, FW_ERR_IO. */
-fw_status fw_shard_create(fw_shard **out, const fw_param_table *table, fw_device *device, fw_comm *comm,
-                          const fw_shard_options *options);
+/* The arena's bases are set and its memory is zero (weights, gradients) or may be anything until it is written (the
+ * rest). Borrows everything until destroy. Collective. Errors: FW_ERR_NOMEM, FW_ERR_RANK. */
+fw_status fw_shard_create(fw_shard **out, const fw_shard_layout *layout, const fw_arena *arena, fw_device *device,
+                          fw_comm *comm);
 void fw_shard_destroy(fw_shard *s); /* takes NULL */
+const fw_shard_layout *fw_shard_layout_of(const fw_shard *s);
 
-/* Fill the weights: `read` gives out[0, n) = elements [first_n, first_n + n) of a unit, fp32, padding 0; host memory.
- * Only owned ranges are asked for. */
+/* ---- filling and reading the state */
+
+typedef enum fw_shard_array { FW_SHARD_WEIGHT, FW_SHARD_EXP_AVG, FW_SHARD_EXP_AVG_SQ, FW_SHARD_ARRAY_N } fw_shard_array;
+
+/* Gives out[0, n) = elements [first_n, first_n + n) of a unit, fp32, padding 0; host memory. Called by
+ * one thread; it may use all of the pool. */
 typedef fw_status (*fw_unit_reader)(void *context, int32_t unit, int64_t first_n, int64_t n, float *out);
-fw_status fw_shard_load(fw_shard *s, fw_unit_reader read, void *context);
-/* Master weights were changed from outside (a checkpoint): copies made from them are out of date. */
-void fw_shard_refresh(fw_shard *s);
+/* Fill an array; only owned ranges are asked for. Collective: after the weights, every rank's compute weights follow. */
+fw_status fw_shard_load(fw_shard *s, fw_shard_array array, fw_unit_reader read, void *context);
 
-/* *w: the unit's compute weights; g (may be NULL): its gradient. Valid until release. */
-fw_status fw_shard_acquire(fw_shard *s, int32_t unit, const void **w, float **g);
-fw_status fw_shard_release(fw_shard *s, int32_t unit);
+/* Elements of a unit wherever they are owned, for saving: rank 0 reads, in any order, then ends; all others serve until
+ * then. Errors: FW_ERR_RANK. FW_SHARD_WEIGHT is the master; without training in bf16, the compute weights. */
+fw_status fw_shard_read(fw_shard *s, fw_shard_array array, int32_t unit, int64_t first_n, int64_t n, float *out);
+fw_status fw_shard_read_end(fw_shard *s);
+fw_status fw_shard_serve(fw_shard *s);
+
+/* ---- the life of a unit */
+
+typedef enum fw_shard_pass { FW_SHARD_PASS_FORWARD, FW_SHARD_PASS_TRAIN } fw_shard_pass;
+typedef enum fw_shard_use {
+    FW_SHARD_FORWARD,
+    FW_SHARD_LOSS, /* unit 0: head and final norm, forward and, when training, backward */
+    FW_SHARD_BACKWARD,
+    FW_SHARD_GRADIENT /* unit 0 at the end of backward: its gradient only, no weights */
+} fw_shard_use;
+
+/* A pass asks for units in this order: FORWARD 0, 1 .. L; LOSS 0; when training BACKWARD L .. 1, GRADIENT 0.
+ * more: another pass of the same kind follows before weights change, so that its first unit may be gathered early. */
+fw_status fw_shard_begin(fw_shard *s, fw_shard_pass pass, bool more);
+/* *w: the unit's compute weights; *g (g may be NULL): its fp32 gradient, to be added to. Valid until release. */
+fw_status fw_shard_acquire(fw_shard *s, int32_t unit, fw_shard_use use, const void **w, float **g);
+fw_status fw_shard_release(fw_shard *s, int32_t unit, fw_shard_use use);
 fw_status fw_shard_reduce(fw_shard *s, int32_t unit, bool last_micro_batch);
 fw_status fw_shard_finish(fw_shard *s);
-fw_status fw_shard_share(fw_shard *s, int32_t unit);
+/* Sum of squares of the whole gradient, every element once whatever is replicated; the same bits on every rank, and
+ * under every strategy with S = 1 or S = W. After finish. Collective. */
+fw_status fw_shard_gradient_squares(fw_shard *s, double *out);
 
-/* The part of a unit that this rank owns: elements [first_n, first_n + n), as pointers to the first of them. */
+/* The part of a unit that this rank updates: elements [first_n, first_n + n) of the unit, as pointers to the first of
+ * them; n may be 0. g is fp32 whatever the gradients are kept in, and is read before share of the same unit. */
 typedef struct fw_owned_range {
     int64_t first_n, n;
     float *w, *m, *v, *g;
 } fw_owned_range;
-fw_owned_range fw_shard_owned(fw_shard *s, int32_t unit);
-/* Sum of squares of a whole gradient, every element once whatever is replicated; the same bits on every rank. */
-fw_status fw_shard_gradient_squares(fw_shard *s, double *out);
+fw_status fw_shard_owned(fw_shard *s, int32_t unit, fw_owned_range *out);
+/* The owned range has been updated: gradients are cleared, copies of the weights made anew, in the background where
+ * they cross ranks. Units in ascending order. */
+fw_status fw_shard_share(fw_shard *s, int32_t unit);
 
-/* Flat arrays [table->total_n] for checkpoints and export; m and v are NULL without training. w is NULL when there is
- * no master (bf16 without training). */
-typedef struct fw_shard_flat {
-    float *w, *m, *v;
-} fw_shard_flat;
-fw_shard_flat fw_shard_flat_arrays(fw_shard *s);
+/* What is gathered at this moment and at most, in buckets: the permanent share and the units in flight are all there
+ * is. Asserted to be at most 2 + prefetch (edge, block at hand, blocks ahead). */
+typedef struct fw_shard_residency {
+    int now_n, peak_n;
+} fw_shard_residency;
+fw_shard_residency fw_shard_residency_of(const fw_shard *s);
+
+/* Wait for what runs on behind the last update, so that the counters hold all of it. */
+fw_status fw_shard_settle(fw_shard *s);
+
+/* What has crossed since the start, sent by this rank, over all its groups; what it waited and what the background
+ * thread worked. */
+typedef struct fw_shard_counters {
+    uint64_t all_reduce_bytes, reduce_scatter_bytes, all_gather_bytes;
+    uint64_t wait_ns, busy_ns;
+} fw_shard_counters;
+void fw_shard_get_counters(const fw_shard *s, fw_shard_counters *out);
 
 #endif

@@ -5,6 +5,7 @@
 #include "base/hash.h"
 #include "base/plural.h"
 #include "store/manifest.h"
+#include "store/model_folder.h"
 #include "store/safetensors.h"
 #include "store/small_files.h"
 #include "store/staged_folder.h"
@@ -14,14 +15,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const array_file[] = {"model.safetensors", "exp_avg.safetensors", "exp_avg_sq.safetensors"};
-enum { ARRAY_N = 3 };
-
-static void list_arrays(float *flat[ARRAY_N], const fw_checkpoint_arrays *arrays) {
-    flat[0] = arrays->weight;
-    flat[1] = arrays->exp_avg;
-    flat[2] = arrays->exp_avg_sq;
-}
+static const char *const array_file[FW_CHECKPOINT_ARRAY_N] = {"model.safetensors", "exp_avg.safetensors",
+                                                              "exp_avg_sq.safetensors"};
 
 void fw_checkpoint_state_fini(fw_checkpoint_state *state) {
     json_decref(state->options);
@@ -30,17 +25,34 @@ void fw_checkpoint_state_fini(fw_checkpoint_state *state) {
 }
 
 uint64_t fw_checkpoint_bytes(const fw_param_table *table) {
-    return ARRAY_N * fw_weights_bytes(table, FW_F32) + 65536; /* and the manifest */
+    return FW_CHECKPOINT_ARRAY_N * fw_weights_bytes(table, FW_F32) + 65536; /* and the manifest */
 }
 
-static fw_status write_array(json_t *manifest, const char *dir, const char *name, const fw_param_table *table,
-                             const float *flat) {
+/* What a checkpoint is made from. */
+typedef struct origin {
+    fw_checkpoint_source read;
+    void *context;
+    float *chunk;
+} origin;
+
+static fw_status write_param(fw_safetensors_writer *w, fw_checkpoint_array array, const fw_param *p,
+                             const origin *from) {
+    for (int64_t at = 0; at < p->n; at += FW_CHECKPOINT_CHUNK_N) {
+        int64_t n = p->n - at < FW_CHECKPOINT_CHUNK_N ? p->n - at : FW_CHECKPOINT_CHUNK_N;
+        FW_TRY(from->read(from->context, array, p, at, n, from->chunk));
+        FW_TRY(fw_safetensors_writer_put_f32(w, from->chunk, (size_t)n));
+    }
+    return FW_OK;
+}
+
+static fw_status write_array(json_t *manifest, const char *dir, fw_checkpoint_array array, const fw_param_table *table,
+                             const origin *from) {
     fw_safetensors_writer w = {.file = {.fd = -1}};
     fw_safetensors_entry *entry = NULL;
     json_t *metadata = NULL;
     char *path = NULL;
     fw_status status;
-    FW_TRY_OR(fw_path_join(&path, dir, name), done);
+    FW_TRY_OR(fw_path_join(&path, dir, array_file[array]), done);
     FW_TRY_OR(fw_weights_metadata(&metadata), done);
     FW_TRY_OR(FW_NEW_ARRAY(entry, (size_t)table->param_n), done);
     for (int32_t i = 0; i < table->param_n; i++) {
@@ -48,13 +60,9 @@ static fw_status write_array(json_t *manifest, const char *dir, const char *name
         entry[i] = (fw_safetensors_entry){p->name, FW_STORED_F32, p->cols == 0 ? 1 : 2, {p->rows, p->cols}};
     }
     FW_TRY_OR(fw_safetensors_writer_open(&w, path, entry, (size_t)table->param_n, metadata), done);
-    for (int32_t i = 0; i < table->param_n; i++) {
-        const fw_param *p = &table->param[i];
-        FW_TRY_OR(fw_safetensors_writer_put_f32(&w, flat + table->unit_offset_n[p->unit] + p->offset_n, (size_t)p->n),
-                  done);
-    }
+    for (int32_t i = 0; i < table->param_n; i++) FW_TRY_OR(write_param(&w, array, &table->param[i], from), done);
     FW_TRY_OR(fw_safetensors_writer_commit(&w), done);
-    FW_TRY_OR(fw_manifest_add_file(manifest, name, w.file_bytes, fw_hash_value(&w.hash)), done);
+    FW_TRY_OR(fw_manifest_add_file(manifest, array_file[array], w.file_bytes, fw_hash_value(&w.hash)), done);
 done:
     fw_safetensors_writer_close(&w);
     fw_free(entry);
@@ -83,25 +91,23 @@ static fw_status write_small_files(json_t *manifest, const char *dir, const char
 }
 
 fw_status fw_checkpoint_save(char **path, const char *output_dir, const char *source_dir, const fw_param_table *table,
-                             const fw_checkpoint_arrays *arrays, const fw_checkpoint_state *state) {
+                             fw_checkpoint_source source, void *context, const fw_checkpoint_state *state) {
     if (path != NULL) *path = NULL;
-    float *flat[ARRAY_N];
-    list_arrays(flat, arrays);
+    origin from = {.read = source, .context = context};
     fw_staged_folder staged = {0};
     json_t *manifest = NULL;
     char *final = NULL, name[40];
     uint64_t need_bytes = fw_checkpoint_bytes(table);
     fw_status status;
     snprintf(name, sizeof name, "step-%08" PRId64, state->step);
+    FW_TRY_OR(FW_NEW_ARRAY(from.chunk, FW_CHECKPOINT_CHUNK_N), done);
     FW_TRY_OR(fw_path_join(&final, output_dir, name), done);
     FW_TRY_OR(fw_small_files_bytes(&need_bytes, source_dir), done);
     FW_TRY_OR(fw_store_check_space(output_dir, need_bytes, final), done);
     FW_TRY_OR(fw_staged_folder_begin(&staged, final, true), done);
     FW_TRY_OR(fw_manifest_make(&manifest, state, table), done);
-    for (int k = 0; k < ARRAY_N; k++) {
-        FW_ASSERT(flat[k] != NULL);
-        FW_TRY_OR(write_array(manifest, staged.path_tmp, array_file[k], table, flat[k]), done);
-    }
+    for (int k = 0; k < FW_CHECKPOINT_ARRAY_N; k++)
+        FW_TRY_OR(write_array(manifest, staged.path_tmp, (fw_checkpoint_array)k, table, &from), done);
     FW_TRY_OR(write_small_files(manifest, staged.path_tmp, source_dir), done);
     FW_TRY_OR(fw_manifest_save(manifest, staged.path_tmp), done);
     FW_TRY_OR(fw_staged_folder_commit(&staged), done);
@@ -113,23 +119,24 @@ done:
     fw_staged_folder_close(&staged);
     json_decref(manifest);
     fw_free(final);
+    fw_free(from.chunk);
     return status;
 }
 
-static fw_status read_array(const char *dir, const char *name, const fw_param_table *table, float *flat) {
-    fw_safetensors file = {0};
-    char *path = NULL;
+/* The file of one array, with every tensor of the table and no other. */
+static fw_status open_array(fw_safetensors *file, const char *dir, const char *name, const fw_param_table *table) {
+    char *path;
+    FW_TRY(fw_path_join(&path, dir, name));
     fw_status status;
-    FW_TRY_OR(fw_path_join(&path, dir, name), done);
-    FW_TRY_OR(fw_safetensors_open(&file, path), done);
-    if (file.tensor_n != (size_t)table->param_n) {
+    FW_TRY_OR(fw_safetensors_open(file, path), done);
+    if (file->tensor_n != (size_t)table->param_n) {
         status = fw_fail(FW_ERR_INPUT, "%s has %zu tensor%s, the model has %d: the checkpoint is of another model",
-                         path, file.tensor_n, fw_plural((int64_t)file.tensor_n), table->param_n);
+                         path, file->tensor_n, fw_plural((int64_t)file->tensor_n), table->param_n);
         goto done;
     }
     for (int32_t i = 0; i < table->param_n; i++) {
         const fw_param *p = &table->param[i];
-        const fw_stored_tensor *t = fw_safetensors_find(&file, p->name);
+        const fw_stored_tensor *t = fw_safetensors_find(file, p->name);
         int rank = p->cols == 0 ? 1 : 2;
         if (t == NULL || t->dtype != FW_STORED_F32 || t->rank != rank || t->shape[0] != p->rows ||
             (rank == 2 && t->shape[1] != p->cols)) {
@@ -138,35 +145,26 @@ static fw_status read_array(const char *dir, const char *name, const fw_param_ta
             goto done;
         }
     }
-    memset(flat, 0, (size_t)table->total_n * sizeof *flat);
-    for (int32_t i = 0; i < table->param_n; i++) {
-        const fw_param *p = &table->param[i];
-        const fw_stored_tensor *t = fw_safetensors_find(&file, p->name);
-        FW_TRY_OR(fw_safetensors_read_f32(flat + table->unit_offset_n[p->unit] + p->offset_n, &file, t, 0, p->n), done);
-        fw_file_unmap_pages(&file.mapping, t->offset_bytes, t->bytes);
-    }
 done:
-    fw_safetensors_close(&file);
     fw_free(path);
     return status;
 }
 
-fw_status fw_checkpoint_load(const char *path, const fw_param_table *table, const fw_checkpoint_arrays *arrays,
+fw_status fw_checkpoint_open(fw_checkpoint_files *files, const char *path, const fw_param_table *table,
                              fw_checkpoint_state *state) {
-    float *flat[ARRAY_N];
-    list_arrays(flat, arrays);
+    *files = (fw_checkpoint_files){.table = table};
     fw_checkpoint_state found = {0};
     json_t *manifest = NULL;
     fw_status status;
     FW_TRY_OR(fw_manifest_load(&manifest, path), done);
     FW_TRY_OR(fw_manifest_state(&found, manifest, path), done);
-    for (int k = 0; k < ARRAY_N; k++) {
+    for (int k = 0; k < FW_CHECKPOINT_ARRAY_N; k++) {
         if (json_object_get(json_object_get(manifest, "files"), array_file[k]) == NULL) {
             status = fw_fail(FW_ERR_INPUT, "%s: the manifest does not name %s: the checkpoint cannot be resumed", path,
                              array_file[k]);
             goto done;
         }
-        if (flat[k] != NULL) FW_TRY_OR(read_array(path, array_file[k], table, flat[k]), done);
+        FW_TRY_OR(open_array(&files->file[k], path, array_file[k], table), done);
     }
     if (state != NULL) {
         *state = found;
@@ -175,7 +173,20 @@ fw_status fw_checkpoint_load(const char *path, const fw_param_table *table, cons
 done:
     json_decref(manifest);
     fw_checkpoint_state_fini(&found);
+    if (status != FW_OK) fw_checkpoint_close(files);
     return status;
+}
+
+void fw_checkpoint_close(fw_checkpoint_files *files) {
+    for (int k = 0; k < FW_CHECKPOINT_ARRAY_N; k++) fw_safetensors_close(&files->file[k]);
+    *files = (fw_checkpoint_files){0};
+}
+
+fw_status fw_checkpoint_read(const fw_checkpoint_files *files, fw_checkpoint_array array, int32_t unit, int64_t first_n,
+                             int64_t n, float *out) {
+    fw_safetensors file = files->file[array];
+    fw_model_folder folder = {.shard = &file, .shard_n = 1};
+    return fw_model_folder_read(&folder, files->table, unit, first_n, n, out);
 }
 
 fw_status fw_checkpoint_load_state(fw_checkpoint_state *state, const char *path) {

@@ -14,6 +14,7 @@
 
 #include "base/json.h"
 #include "model/param_table.h"
+#include "store/safetensors.h"
 
 /* Where the run stands. Strings and JSON are borrowed when saving, owned by the struct after loading. */
 typedef struct fw_checkpoint_state {
@@ -29,26 +30,45 @@ typedef struct fw_checkpoint_state {
 } fw_checkpoint_state;
 void fw_checkpoint_state_fini(fw_checkpoint_state *state); /* after loading only */
 
-/* Flat arrays of table->total_n values each, all units in the layout of the table; padding is not stored. */
-typedef struct fw_checkpoint_arrays {
-    float *weight, *exp_avg, *exp_avg_sq;
-} fw_checkpoint_arrays;
+/* The arrays of a checkpoint, a file each. */
+typedef enum fw_checkpoint_array {
+    FW_CHECKPOINT_WEIGHT,
+    FW_CHECKPOINT_EXP_AVG,
+    FW_CHECKPOINT_EXP_AVG_SQ,
+    FW_CHECKPOINT_ARRAY_N
+} fw_checkpoint_array;
+
+/* Gives out[0, n) = elements [first_n, first_n + n) of a parameter in one of the arrays. Asked array by array, in order
+ * of the table, at most FW_CHECKPOINT_CHUNK_N at a time. */
+typedef fw_status (*fw_checkpoint_source)(void *context, fw_checkpoint_array array, const fw_param *param,
+                                          int64_t first_n, int64_t n, float *out);
+enum { FW_CHECKPOINT_CHUNK_N = 1 << 18 };
 
 /* Bytes on disk of one checkpoint (an upper bound; the small files of the model folder come on top), for a check
  * before training starts. */
 uint64_t fw_checkpoint_bytes(const fw_param_table *table);
 
 /* One rank calls this. source_dir: model folder whose small files are copied. An older checkpoint of the same step is
- * replaced. Errors: FW_ERR_IO (no space: bytes needed and free are named), FW_ERR_NOMEM; then nothing has changed.
+ * replaced. Streamed: one chunk is held at a time. Errors: FW_ERR_IO (no space: bytes needed and free are named),
+ * FW_ERR_NOMEM, and what the source returns; then nothing has changed.
  * *path (may be NULL): the folder written, to be released with fw_free. */
 fw_status fw_checkpoint_save(char **path, const char *output_dir, const char *source_dir, const fw_param_table *table,
-                             const fw_checkpoint_arrays *arrays, const fw_checkpoint_state *state);
+                             fw_checkpoint_source source, void *context, const fw_checkpoint_state *state);
 
-/* Read it back. state may be NULL. The arrays' padding is set to 0; an array that is NULL is not read.
- * Sizes of all files and the manifest are checked; call fw_checkpoint_verify first to check every byte.
+/* An open checkpoint: its arrays are mapped, and read where they are wanted. */
+typedef struct fw_checkpoint_files {
+    const fw_param_table *table; /* borrowed */
+    fw_safetensors file[FW_CHECKPOINT_ARRAY_N];
+} fw_checkpoint_files;
+/* state may be NULL. Sizes of all files, the manifest, and names and shapes of all tensors are checked; call
+ * fw_checkpoint_verify first to check every byte.
  * Errors: FW_ERR_INPUT naming file and reason (a tensor or file that is missing, another shape, ...). */
-fw_status fw_checkpoint_load(const char *path, const fw_param_table *table, const fw_checkpoint_arrays *arrays,
+fw_status fw_checkpoint_open(fw_checkpoint_files *out, const char *path, const fw_param_table *table,
                              fw_checkpoint_state *state);
+void fw_checkpoint_close(fw_checkpoint_files *files); /* takes a zeroed or closed one */
+/* out[0, n) = elements [first_n, first_n + n) of a unit of the table; padding is 0. Any thread. */
+fw_status fw_checkpoint_read(const fw_checkpoint_files *files, fw_checkpoint_array array, int32_t unit, int64_t first_n,
+                             int64_t n, float *out);
 fw_status fw_checkpoint_load_state(fw_checkpoint_state *state, const char *path);
 /* Reads every byte and compares with the manifest. Errors: FW_ERR_INPUT naming the file and what differs. */
 fw_status fw_checkpoint_verify(const char *path);

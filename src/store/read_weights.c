@@ -14,7 +14,8 @@ static fw_status read_param(const fw_model_folder *folder, const fw_param *param
                             float *out) {
     const fw_safetensors *file = NULL;
     const fw_stored_tensor *tensor = fw_model_folder_find(folder, param->name, &file);
-    FW_ASSERT(tensor != NULL && tensor->n == param->n); /* fw_model_folder_check has passed */
+    if (tensor == NULL || tensor->n != param->n)
+        return fw_fail(FW_ERR_INTERNAL, "%s is read before fw_model_folder_check has passed", param->name);
     size_t element_bytes = fw_stored_dtype_bytes(tensor->dtype);
     for (int64_t next; from < to; out += next - from, from = next) {
         next = to - from > PIECE_N ? from + PIECE_N : to;

@@ -23,7 +23,7 @@ static fw_status run(fw_job *job, const fw_options *o, fw_dataset **dataset, fw_
                                .n_max = N,
                                .chunk_n = fw_job_chunk_rows(o, &job->model, N),
                                .P = (*dataset)->stats.longest_n};
-    FW_TRY(fw_job_allocate(job, &a, false, fw_job_dataset_bytes(*dataset)));
+    FW_TRY(fw_job_allocate(job, o, &a, false, fw_job_dataset_bytes(*dataset)));
 
     fw_step step = fw_job_step(job);
     fw_loss_sum sum;

@@ -63,7 +63,7 @@ static fw_status take_memory(generation *g, const fw_options *o) {
     FW_TRY(fw_sampler_init(&g->sampler, o->temperature, o->top_p, (uint64_t)o->seed, m->config.V));
     fw_activation_options a = {
         .mode = FW_ACTIVATIONS_FORWARD, .N_max = g->prompt_n, .n_max = 1, .chunk_n = 1, .P = g->capacity};
-    return fw_job_allocate(&g->job, &a, false, g->kv_bytes);
+    return fw_job_allocate(&g->job, o, &a, false, g->kv_bytes);
 }
 
 /* Push tokens ids[length .. length + n) through the model; g->host_logits = logits after the last of them. */
@@ -80,16 +80,19 @@ static fw_status advance(generation *g, int64_t n) {
     fw_micro_batch b;
     FW_TRY(fw_token_buffers_upload(&job->tokens, &b));
     const void *w;
-    FW_TRY(fw_shard_acquire(job->shard, 0, &w, NULL));
+    FW_TRY(fw_shard_begin(job->shard, FW_SHARD_PASS_FORWARD, false));
+    FW_TRY(fw_shard_acquire(job->shard, 0, FW_SHARD_FORWARD, &w, NULL));
     FW_TRY(fw_edge_embed(&job->model, job->device, w, &job->activations, &b));
+    FW_TRY(fw_shard_release(job->shard, 0, FW_SHARD_FORWARD));
     for (int32_t l = 0; l < job->model.config.L; l++) {
         fw_block_cache cache = {.kv = g->kv + (size_t)l * g->block_bytes, .length = g->length};
-        FW_TRY(fw_shard_acquire(job->shard, 1 + l, &w, NULL));
+        FW_TRY(fw_shard_acquire(job->shard, 1 + l, FW_SHARD_FORWARD, &w, NULL));
         FW_TRY(fw_block_forward(&job->model, job->device, l, w, &job->activations, &b, &cache));
-        FW_TRY(fw_shard_release(job->shard, 1 + l));
+        FW_TRY(fw_shard_release(job->shard, 1 + l, FW_SHARD_FORWARD));
     }
-    FW_TRY(fw_shard_acquire(job->shard, 0, &w, NULL));
+    FW_TRY(fw_shard_acquire(job->shard, 0, FW_SHARD_LOSS, &w, NULL));
     FW_TRY(fw_edge_logits(&job->model, job->device, w, &job->activations, b.row_n, 1, g->logits));
+    FW_TRY(fw_shard_release(job->shard, 0, FW_SHARD_LOSS));
     FW_TRY(fw_copy(job->device, g->host_logits, g->logits, (size_t)job->model.config.V * sizeof(float)));
     g->length += n;
     return FW_OK;

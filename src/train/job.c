@@ -5,6 +5,9 @@
 #include "base/log.h"
 #include "base/plural.h"
 #include "comm/launcher.h"
+#include "config/options_sharding.h"
+#include "model/wrap_class.h"
+#include "shard/rank_memory.h"
 
 /* MEETING_S: ranks wait that long for each other at the start, or ddp_timeout when it is shorter. */
 enum { MEETING_S = 60, CPU_CAP = 4096, CHUNK_ROWS_MIN = 16, CHUNK_ROWS_MAX = 1024, CHUNK_BYTES = 64 << 20 };
@@ -112,55 +115,86 @@ static fw_status read_unit(void *context, int32_t unit, int64_t first_n, int64_t
     return fw_model_folder_read(&job->folder, &job->model.table, unit, first_n, n, out);
 }
 
+/* What the options say about sharding. Evaluation and generation keep the whole model on every rank. */
+static fw_status shard_options(fw_plan_input *in, const fw_job *job, const fw_options *o, bool training) {
+    static const fw_shard_strategy strategies[] = {[FW_STRATEGY_AUTO] = FW_SHARD_DDP,
+                                                   [FW_STRATEGY_DDP] = FW_SHARD_DDP,
+                                                   [FW_STRATEGY_ZERO1] = FW_SHARD_ZERO1,
+                                                   [FW_STRATEGY_ZERO2] = FW_SHARD_ZERO2,
+                                                   [FW_STRATEGY_ZERO3] = FW_SHARD_ZERO3,
+                                                   [FW_STRATEGY_HSDP] = FW_SHARD_HSDP,
+                                                   [FW_STRATEGY_HSDP_ZERO2] = FW_SHARD_HSDP_ZERO2};
+    in->shard = (fw_shard_options){.strategy = FW_SHARD_DDP, .t = job->model.t, .training = training};
+    if (!training) return FW_OK;
+    FW_TRY(fw_wrap_check_class(o->fsdp_transformer_layer_cls_to_wrap, job->model.config.architecture));
+    fw_shard_options *s = &in->shard;
+    s->strategy = strategies[o->strategy];
+    s->gradient_t = o->gradient_dtype == FW_GRADIENT_BF16 ? FW_BF16 : FW_F32;
+    s->sync_each = o->sync_each_batch == FW_TOGGLE_ON;
+    s->prefetch = (int)o->prefetch;
+    s->wrap = o->wrap == FW_WRAP_MODEL  ? FW_SHARD_WRAP_MODEL
+              : o->wrap == FW_WRAP_SIZE ? FW_SHARD_WRAP_SIZE
+                                        : FW_SHARD_WRAP_BLOCK;
+    s->wrap_min_n = o->fsdp_min_num_params;
+    in->choose_strategy = o->strategy == FW_STRATEGY_AUTO;
+    in->choose_sync = o->sync_each_batch == FW_TOGGLE_AUTO;
+    in->micro_n = o->gradient_accumulation_steps;
+    int world = fw_comm_world(job->comm);
+    return fw_options_shard_group(&s->group_n, o, world, world);
+}
+
 /* Plan first; nothing is taken unless it fits. */
-static fw_status make_plan(fw_job *job, const fw_shard_options *shard, const fw_activation_options *a,
-                           size_t token_bytes) {
+static fw_status make_plan(fw_job *job, const fw_options *o, const fw_activation_options *a, bool training,
+                           size_t host_bytes) {
+    int world = fw_comm_world(job->comm);
+    fw_plan_input in = {.model = &job->model,
+                        .activations = *a,
+                        .world = world,
+                        .micro_n = 1,
+                        .token_bytes = fw_token_buffers_bytes(a->N_max),
+                        .host_bytes = host_bytes};
+    FW_TRY(shard_options(&in, job, o, training));
     fw_activations sized;
     FW_TRY(fw_activations_init(&sized, &job->model, a, NULL));
     fw_device_limits limits = fw_activations_limits(&sized, &job->model);
-    size_t scratch;
-    fw_status status = fw_device_scratch_bytes(job->device, &limits, &scratch);
-    int world = fw_comm_world(job->comm);
-    fw_shard_bytes state = fw_shard_bytes_of(&job->model.table, shard, world);
-    if (status == FW_OK)
-        fw_memory_plan_make(&job->plan, &state, &sized, scratch, token_bytes + fw_token_buffers_bytes(a->N_max));
     fw_activations_fini(&sized);
-    FW_TRY(status);
+    FW_TRY(fw_device_scratch_bytes(job->device, &limits, &in.scratch_bytes));
     /* Asked once, before any rank has taken anything, so that all compare with the same figure. */
-    int64_t available = (int64_t)fw_host_memory_available(), negative = -available;
+    int64_t negative = -(int64_t)fw_host_memory_available();
     FW_TRY(fw_comm_max_i64(job->comm, &negative, 1));
-    return fw_memory_plan_check(&job->plan, world, (uint64_t)-negative);
+    fw_memory_budget budget = {.ranks = world,
+                               .available_bytes = (uint64_t)-negative,
+                               .device_bytes = training ? (uint64_t)o->device_memory : 0};
+    return fw_job_plan_make(&job->plan, &in, &budget);
 }
 
-static fw_status take(fw_job *job, const fw_shard_options *shard, const fw_activation_options *a) {
-    FW_TRY(fw_activations_init(&job->activations, &job->model, a, NULL));
-    size_t bytes = job->activations.bytes;
-    fw_activations_fini(&job->activations);
-    FW_TRY(fw_device_alloc(job->device, &job->activation_memory, bytes, "activations"));
-    FW_TRY(fw_activations_init(&job->activations, &job->model, a, job->activation_memory));
+static fw_status take(fw_job *job, const fw_activation_options *a) {
+    fw_arena *arena = &job->plan.arena;
+    FW_TRY(fw_rank_memory_take(arena, job->device, job->comm));
+    FW_TRY(fw_activations_init(&job->activations, &job->model, a, fw_arena_at(arena, job->plan.activation_block)));
     fw_device_limits limits = fw_activations_limits(&job->activations, &job->model);
     FW_TRY(fw_device_reserve(job->device, &limits));
-    FW_TRY(fw_token_buffers_init(&job->tokens, job->device, a->N_max));
+    FW_TRY(fw_token_buffers_init(&job->tokens, job->device, fw_arena_at(arena, job->plan.token_block), a->N_max));
     FW_TRY(fw_activations_fill_rope(&job->activations, &job->model, job->device));
-    FW_TRY(fw_shard_create(&job->shard, &job->model.table, job->device, job->comm, shard));
+    FW_TRY(fw_shard_create(&job->shard, &job->plan.layout, arena, job->device, job->comm));
     fw_device_freeze(job->device);
-    return fw_shard_load(job->shard, read_unit, job);
+    return fw_shard_load(job->shard, FW_SHARD_WEIGHT, read_unit, job);
 }
 
-fw_status fw_job_allocate(fw_job *job, const fw_activation_options *a, bool training, size_t token_bytes) {
-    fw_shard_options shard = {.strategy = FW_SHARD_DDP, .t = job->model.t, .training = training};
-    job->shard_options = shard;
-    FW_TRY(fw_comm_agree(job->comm, make_plan(job, &shard, a, token_bytes)));
+fw_status fw_job_allocate(fw_job *job, const fw_options *o, const fw_activation_options *a, bool training,
+                          size_t host_bytes) {
+    FW_TRY(fw_comm_agree(job->comm, make_plan(job, o, a, training, host_bytes)));
     /* Taking is collective: a rank that fails in it does not come to an agreement, its caller aborts the job. */
-    FW_TRY(take(job, &shard, a));
+    FW_TRY(take(job, a));
     return fw_comm_barrier(job->comm);
 }
 
 void fw_job_close(fw_job *job) {
     fw_shard_destroy(job->shard);
     fw_token_buffers_fini(&job->tokens);
-    if (job->device != NULL) fw_device_free(job->device, job->activation_memory, job->activations.bytes);
     fw_activations_fini(&job->activations);
+    fw_rank_memory_free(&job->plan.arena, job->device);
+    fw_job_plan_fini(&job->plan);
     fw_chat_template_fini(&job->chat);
     fw_tokenizer_destroy(job->tokenizer);
     fw_model_folder_close(&job->folder);
@@ -209,6 +243,6 @@ fw_step fw_job_step(fw_job *job) {
 
 uint64_t fw_job_peak_bytes(const fw_job *job) {
     uint64_t peak = fw_host_peak_resident_bytes(), shared = fw_host_shared_resident_bytes();
-    uint64_t own = fw_shard_bytes_of(&job->model.table, &job->shard_options, fw_comm_world(job->comm)).gradient;
+    uint64_t own = job->plan.memory.shared_bytes;
     return shared > own && shared - own < peak ? peak - (shared - own) : peak;
 }

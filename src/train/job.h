@@ -5,7 +5,7 @@
 
 #include "config/options.h"
 #include "data/batcher.h"
-#include "plan/memory_plan.h"
+#include "plan/job_plan.h"
 #include "store/model_folder.h"
 #include "text/chat.h"
 #include "train/step.h"
@@ -23,12 +23,10 @@ typedef struct fw_job {
     bool has_chat;         /* false only where a missing template is allowed */
     uint64_t weights_hash; /* which base this is: fw_model_folder_hash, of all ranks; 0 unless asked for */
     /* after fw_job_allocate */
+    fw_job_plan plan;
     fw_shard *shard;
-    fw_shard_options shard_options;
     fw_activations activations;
-    void *activation_memory;
     fw_token_buffers tokens;
-    fw_memory_plan plan;
 } fw_job;
 
 typedef struct fw_job_needs {
@@ -37,9 +35,10 @@ typedef struct fw_job_needs {
 } fw_job_needs;
 /* Place, threads, device; config, tokenizer, template, weight headers checked; all ranks agree. Collective. */
 fw_status fw_job_open(fw_job *job, const fw_options *options, fw_job_needs needs);
-/* Weights, gradients, activations: planned, compared with what the machine has, taken, and the weights read. After it
- * the device is frozen. token_bytes: of the dataset, for the plan. Collective. */
-fw_status fw_job_allocate(fw_job *job, const fw_activation_options *activations, bool training, size_t token_bytes);
+/* Weights, gradients, activations: planned (strategy and all), compared with what the machine has, taken, and the weights
+ * read. After it the device is frozen. host_bytes: of the dataset, for the plan. Collective. */
+fw_status fw_job_allocate(fw_job *job, const fw_options *options, const fw_activation_options *activations,
+                          bool training, size_t host_bytes);
 void fw_job_close(fw_job *job); /* takes a zeroed one */
 
 /* Rows of logits at a time: option loss_chunk_size, or what keeps a chunk within 64 MiB, from 16 to 1024. */
@@ -48,8 +47,8 @@ int64_t fw_job_chunk_rows(const fw_options *options, const fw_model *model, int6
 fw_status fw_job_load_dataset(fw_job *job, fw_dataset **out, const char *path, int64_t max_length, bool all_tokens);
 size_t fw_job_dataset_bytes(const fw_dataset *dataset); /* takes NULL */
 fw_step fw_job_step(fw_job *job);
-/* The most memory this rank ever held. Gradient pages of other ranks that it has summed are resident here too, but they
- * are shared memory, in the machine once: they are not counted. */
+/* The most memory this rank ever held. Pages of other ranks' shared memory that it has worked on are resident here too,
+ * but they are in the machine once: they are not counted. */
 uint64_t fw_job_peak_bytes(const fw_job *job);
 
 #endif

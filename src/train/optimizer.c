@@ -21,7 +21,8 @@ static fw_status update_run(fw_device *device, const fw_owned_range *own, int64_
 fw_status fw_optimizer_update(fw_shard *shard, const fw_param_table *table, fw_device *device,
                               const fw_adamw_options *options) {
     for (int32_t unit = 0; unit < table->unit_n; unit++) {
-        fw_owned_range own = fw_shard_owned(shard, unit);
+        fw_owned_range own;
+        FW_TRY(fw_shard_owned(shard, unit, &own));
         int32_t end = table->unit_first[unit + 1];
         /* neighbours with the same decay make one run; the zero padding between them stays zero */
         for (int32_t i = table->unit_first[unit], next; i < end; i = next) {

@@ -74,21 +74,48 @@ done:
     return status;
 }
 
-static fw_status load(fw_run_state *s, const char *path, int64_t *step) {
-    fw_shard_flat flat = fw_shard_flat_arrays(s->job->shard);
-    fw_checkpoint_arrays arrays = {.weight = flat.w, .exp_avg = flat.m, .exp_avg_sq = flat.v};
+typedef struct saved_array {
+    const fw_checkpoint_files *files;
+    fw_checkpoint_array array;
+} saved_array;
+static fw_status read_saved(void *context, int32_t unit, int64_t first_n, int64_t n, float *out) {
+    const saved_array *from = context;
+    return fw_checkpoint_read(from->files, from->array, unit, first_n, n, out);
+}
+
+/* Every rank reads what it owns. */
+static fw_status load(fw_run_state *s, const fw_checkpoint_files *files) {
+    static const fw_shard_array arrays[FW_CHECKPOINT_ARRAY_N] = {[FW_CHECKPOINT_WEIGHT] = FW_SHARD_WEIGHT,
+                                                                 [FW_CHECKPOINT_EXP_AVG] = FW_SHARD_EXP_AVG,
+                                                                 [FW_CHECKPOINT_EXP_AVG_SQ] = FW_SHARD_EXP_AVG_SQ};
+    for (int k = 0; k < FW_CHECKPOINT_ARRAY_N; k++) {
+        saved_array from = {files, (fw_checkpoint_array)k};
+        FW_TRY(fw_shard_load(s->job->shard, arrays[k], read_saved, &from));
+    }
+    return FW_OK;
+}
+
+static fw_status open_checkpoint(fw_run_state *s, const char *path, fw_checkpoint_files *files, int64_t *step) {
     fw_checkpoint_state state = {0};
-    FW_TRY(fw_checkpoint_load(path, &s->job->model.table, &arrays, &state));
+    FW_TRY(fw_checkpoint_open(files, path, &s->job->model.table, &state));
     *step = state.step;
     bool same_data = state.data_hash == s->dataset->hash;
     fw_checkpoint_state_fini(&state);
-    if (!same_data)
-        return fw_fail(FW_ERR_OPTION,
-                       "%s was made from other conversations than %s; give the same file, or start anew with "
-                       "--resume_from_checkpoint never and another --output_dir",
-                       path, s->options->dataset_name);
-    fw_shard_refresh(s->job->shard);
-    return FW_OK;
+    if (same_data) return FW_OK;
+    return fw_fail(FW_ERR_OPTION,
+                   "%s was made from other conversations than %s; give the same file, or start anew with "
+                   "--resume_from_checkpoint never and another --output_dir",
+                   path, s->options->dataset_name);
+}
+
+static fw_status resume(fw_run_state *s, const char *path, int64_t *step) {
+    fw_checkpoint_files files = {0};
+    fw_status status;
+    FW_TRY_OR(fw_comm_agree(s->job->comm, open_checkpoint(s, path, &files, step)), done);
+    FW_TRY_OR(load(s, &files), done);
+done:
+    fw_checkpoint_close(&files);
+    return status;
 }
 
 fw_status fw_run_state_begin(fw_run_state *s, int64_t *step) {
@@ -112,7 +139,7 @@ fw_status fw_run_state_begin(fw_run_state *s, int64_t *step) {
     FW_TRY(fw_comm_broadcast(comm, path, sizeof path, 0, &request));
     FW_TRY(fw_comm_wait(comm, &request));
     if (path[0] == 0) return FW_OK;
-    FW_TRY(fw_comm_agree(comm, load(s, path, step)));
+    FW_TRY(resume(s, path, step));
     /* Later checkpoints are of a course that is given up now: they must not count as the newest again. */
     if (is_writer(s)) status = fw_checkpoint_set_aside_after(s->options->output_dir, *step);
     FW_TRY(fw_comm_agree(comm, status));
@@ -120,13 +147,25 @@ fw_status fw_run_state_begin(fw_run_state *s, int64_t *step) {
     return FW_OK;
 }
 
+/* ---- saving: rank 0 writes, and asks the owners for what it does not have */
+
+static fw_status read_owned(void *context, fw_checkpoint_array array, const fw_param *p, int64_t first_n, int64_t n,
+                            float *out) {
+    static const fw_shard_array arrays[FW_CHECKPOINT_ARRAY_N] = {[FW_CHECKPOINT_WEIGHT] = FW_SHARD_WEIGHT,
+                                                                 [FW_CHECKPOINT_EXP_AVG] = FW_SHARD_EXP_AVG,
+                                                                 [FW_CHECKPOINT_EXP_AVG_SQ] = FW_SHARD_EXP_AVG_SQ};
+    return fw_shard_read(context, arrays[array], p->unit, p->offset_n + first_n, n, out);
+}
+
+static fw_status read_weight(void *context, const fw_param *p, int64_t first_n, int64_t n, float *out) {
+    return fw_shard_read(context, FW_SHARD_WEIGHT, p->unit, p->offset_n + first_n, n, out);
+}
+
 static fw_status write_checkpoint(fw_run_state *s, int64_t step, double epoch) {
     const fw_options *o = s->options;
     int64_t spe = fw_batcher_steps_per_epoch(s->batcher);
     int64_t units_per_step =
         o->per_device_train_batch_size * o->gradient_accumulation_steps * fw_comm_world(s->job->comm);
-    fw_shard_flat flat = fw_shard_flat_arrays(s->job->shard);
-    fw_checkpoint_arrays arrays = {.weight = flat.w, .exp_avg = flat.m, .exp_avg_sq = flat.v};
     fw_checkpoint_state state = {.step = step,
                                  .epoch = epoch,
                                  .epoch_i = step / spe,
@@ -139,7 +178,9 @@ static fw_status write_checkpoint(fw_run_state *s, int64_t step, double epoch) {
     char *path = NULL;
     fw_status status;
     FW_TRY_OR(fw_options_to_json(&state.options, o), done);
-    FW_TRY_OR(fw_checkpoint_save(&path, o->output_dir, s->job->model_dir, &s->job->model.table, &arrays, &state), done);
+    FW_TRY_OR(fw_checkpoint_save(&path, o->output_dir, s->job->model_dir, &s->job->model.table, read_owned,
+                                 s->job->shard, &state),
+              done);
     FW_TRY_OR(fw_checkpoint_prune(o->output_dir, o->save_total_limit), done);
     fw_free(s->last_checkpoint);
     s->last_checkpoint = path;
@@ -150,33 +191,46 @@ done:
     return status;
 }
 
+/* What rank 0 has written, or has failed to; the others have served until then. A failure of the group itself is not
+ * agreed upon any more. */
+static fw_status end_of_writing(fw_run_state *s, fw_status status) {
+    fw_trail trail;
+    fw_trail_copy(&trail);
+    FW_TRY(is_writer(s) ? fw_shard_read_end(s->job->shard) : FW_OK);
+    if (status != FW_OK) fw_trail_restore(&trail);
+    return fw_comm_agree(s->job->comm, status);
+}
+
 fw_status fw_run_state_save(fw_run_state *s, int64_t step, double epoch) {
-    fw_status status = FW_OK;
+    fw_status status;
     if (is_writer(s)) {
         fw_comm_host_work_begin(s->job->comm, "writing a checkpoint");
         status = write_checkpoint(s, step, epoch);
         fw_comm_host_work_end(s->job->comm);
+    } else {
+        status = fw_shard_serve(s->job->shard);
     }
-    FW_TRY(fw_comm_agree(s->job->comm, status));
+    FW_TRY(end_of_writing(s, status));
     s->last_saved_step = step;
     return FW_OK;
 }
 
 static fw_status write_model(fw_run_state *s, const char *dir) {
-    fw_flat_params flat = {.table = &s->job->model.table, .flat = fw_shard_flat_arrays(s->job->shard).w};
     fw_export_options options = {.dtype = FW_BF16, .max_shard_bytes = (uint64_t)s->options->max_shard_size};
-    return fw_export_model(dir, s->job->model_dir, &s->job->model.table, &options, fw_param_read_flat, &flat);
+    return fw_export_model(dir, s->job->model_dir, &s->job->model.table, &options, read_weight, s->job->shard);
 }
 
 fw_status fw_run_state_export(fw_run_state *s, char **path) {
     FW_TRY(fw_path_join(path, s->options->output_dir, "final"));
-    fw_status status = FW_OK;
+    fw_status status;
     if (is_writer(s)) {
         fw_comm_host_work_begin(s->job->comm, "writing the model");
         status = write_model(s, *path);
         fw_comm_host_work_end(s->job->comm);
+    } else {
+        status = fw_shard_serve(s->job->shard);
     }
-    return fw_comm_agree(s->job->comm, status);
+    return end_of_writing(s, status);
 }
 
 void fw_run_state_end(fw_run_state *s) {

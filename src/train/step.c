@@ -9,13 +9,13 @@
 /* x[0] .. x[L], unit by unit. */
 static fw_status forward(fw_step *s, const fw_micro_batch *b) {
     const void *w;
-    FW_TRY(fw_shard_acquire(s->shard, 0, &w, NULL));
+    FW_TRY(fw_shard_acquire(s->shard, 0, FW_SHARD_FORWARD, &w, NULL));
     FW_TRY(fw_edge_embed(s->model, s->device, w, s->activations, b));
-    FW_TRY(fw_shard_release(s->shard, 0));
+    FW_TRY(fw_shard_release(s->shard, 0, FW_SHARD_FORWARD));
     for (int32_t l = 0; l < s->model->config.L; l++) {
-        FW_TRY(fw_shard_acquire(s->shard, 1 + l, &w, NULL));
+        FW_TRY(fw_shard_acquire(s->shard, 1 + l, FW_SHARD_FORWARD, &w, NULL));
         FW_TRY(fw_block_forward(s->model, s->device, l, w, s->activations, b, NULL));
-        FW_TRY(fw_shard_release(s->shard, 1 + l));
+        FW_TRY(fw_shard_release(s->shard, 1 + l, FW_SHARD_FORWARD));
     }
     return FW_OK;
 }
@@ -23,10 +23,10 @@ static fw_status forward(fw_step *s, const fw_micro_batch *b) {
 /* Losses of the targets; with grad_scale > 0 also the gradients of head and final norm, and of x[L]. */
 static fw_status loss(fw_step *s, const fw_micro_batch *b, float grad_scale, fw_loss_sum *sum) {
     const void *w;
-    float *g;
-    FW_TRY(fw_shard_acquire(s->shard, 0, &w, &g));
-    FW_TRY(fw_edge_loss(s->model, s->device, w, grad_scale > 0 ? g : NULL, s->activations, b, grad_scale));
-    FW_TRY(fw_shard_release(s->shard, 0));
+    float *g = NULL;
+    FW_TRY(fw_shard_acquire(s->shard, 0, FW_SHARD_LOSS, &w, grad_scale > 0 ? &g : NULL));
+    FW_TRY(fw_edge_loss(s->model, s->device, w, g, s->activations, b, grad_scale));
+    FW_TRY(fw_shard_release(s->shard, 0, FW_SHARD_LOSS));
     return fw_token_buffers_add_losses(s->tokens, sum, s->activations->loss_n, b->n);
 }
 
@@ -36,15 +36,15 @@ static fw_status backward(fw_step *s, const fw_micro_batch *b, bool last_micro_b
     const void *w;
     float *g;
     for (int32_t l = (int32_t)s->model->config.L - 1; l >= 0; l--) {
-        FW_TRY(fw_shard_acquire(s->shard, 1 + l, &w, &g));
+        FW_TRY(fw_shard_acquire(s->shard, 1 + l, FW_SHARD_BACKWARD, &w, &g));
         FW_TRY(fw_block_backward(s->model, s->device, l, w, g, s->activations, b));
         FW_TRY(fw_shard_reduce(s->shard, 1 + l, last_micro_batch));
-        FW_TRY(fw_shard_release(s->shard, 1 + l));
+        FW_TRY(fw_shard_release(s->shard, 1 + l, FW_SHARD_BACKWARD));
     }
-    FW_TRY(fw_shard_acquire(s->shard, 0, &w, &g));
+    FW_TRY(fw_shard_acquire(s->shard, 0, FW_SHARD_GRADIENT, &w, &g));
     FW_TRY(fw_edge_embed_backward(s->model, s->device, g, s->activations, b));
     FW_TRY(fw_shard_reduce(s->shard, 0, last_micro_batch));
-    return fw_shard_release(s->shard, 0);
+    return fw_shard_release(s->shard, 0, FW_SHARD_GRADIENT);
 }
 
 /* The sums of all ranks. */
@@ -79,9 +79,11 @@ fw_status fw_step_run(fw_step *s, int64_t step, int64_t epoch, int64_t step_in_e
         fw_micro_batch b;
         FW_TRY(fw_batcher_fill(s->batcher, epoch, step_in_epoch, micro, rank, &s->tokens->host));
         FW_TRY(fw_token_buffers_upload(s->tokens, &b));
+        bool last = micro == micro_n - 1;
+        FW_TRY(fw_shard_begin(s->shard, FW_SHARD_PASS_TRAIN, !last));
         FW_TRY(forward(s, &b));
         FW_TRY(loss(s, &b, grad_scale, &sum));
-        FW_TRY(backward(s, &b, micro == micro_n - 1));
+        FW_TRY(backward(s, &b, last));
     }
     FW_TRY(fw_shard_finish(s->shard));
     FW_TRY(sum_over_ranks(s->comm, &sum));
@@ -108,10 +110,12 @@ fw_status fw_step_evaluate(fw_step *s, fw_batcher *batcher, fw_loss_sum *sum) {
     *sum = (fw_loss_sum){0};
     int64_t step_n = fw_batcher_steps_per_epoch(batcher);
     for (int64_t step = 0; step < step_n; step++) {
-        for (int64_t micro = 0; micro < fw_batcher_micro_steps(batcher, step); micro++) {
+        int64_t micro_n = fw_batcher_micro_steps(batcher, step);
+        for (int64_t micro = 0; micro < micro_n; micro++) {
             fw_micro_batch b;
             FW_TRY(fw_batcher_fill(batcher, 0, step, micro, fw_comm_rank(s->comm), &s->tokens->host));
             FW_TRY(fw_token_buffers_upload(s->tokens, &b));
+            FW_TRY(fw_shard_begin(s->shard, FW_SHARD_PASS_FORWARD, step < step_n - 1 || micro < micro_n - 1));
             FW_TRY(forward(s, &b));
             FW_TRY(loss(s, &b, 0, sum));
         }

@@ -10,17 +10,15 @@ static size_t array_bytes(int64_t cap_n) { return ((size_t)cap_n * sizeof(int32_
 
 size_t fw_token_buffers_bytes(int64_t cap_n) { return DEVICE_ARRAYS * array_bytes(cap_n); }
 
-fw_status fw_token_buffers_init(fw_token_buffers *t, fw_device *device, int64_t cap_n) {
+fw_status fw_token_buffers_init(fw_token_buffers *t, fw_device *device, void *memory, int64_t cap_n) {
     *t = (fw_token_buffers){.device = device, .cap_n = cap_n};
     fw_status status;
-    void *block;
     FW_TRY_OR(fw_batch_init(&t->host, cap_n), fail);
     FW_TRY_OR(FW_NEW_ARRAY(t->row, (size_t)cap_n), fail);
     FW_TRY_OR(FW_NEW_ARRAY(t->label, (size_t)cap_n), fail);
     FW_TRY_OR(FW_NEW_ARRAY(t->loss_n, (size_t)cap_n), fail);
-    FW_TRY_OR(fw_device_alloc(device, &block, fw_token_buffers_bytes(cap_n), "tokens of a micro-batch"), fail);
     int32_t **array[DEVICE_ARRAYS] = {&t->id_N, &t->position_N, &t->first_N, &t->row_n, &t->label_n};
-    for (int i = 0; i < DEVICE_ARRAYS; i++) *array[i] = (int32_t *)((char *)block + (size_t)i * array_bytes(cap_n));
+    for (int i = 0; i < DEVICE_ARRAYS; i++) *array[i] = (int32_t *)((char *)memory + (size_t)i * array_bytes(cap_n));
     return FW_OK;
 fail:
     fw_token_buffers_fini(t);
@@ -33,7 +31,6 @@ void fw_token_buffers_fini(fw_token_buffers *t) {
     fw_free(t->row);
     fw_free(t->label);
     fw_free(t->loss_n);
-    fw_device_free(t->device, t->id_N, fw_token_buffers_bytes(t->cap_n));
     *t = (fw_token_buffers){0};
 }
 

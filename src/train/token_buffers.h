@@ -15,7 +15,8 @@ typedef struct fw_token_buffers {
 } fw_token_buffers;
 
 size_t fw_token_buffers_bytes(int64_t cap_n); /* of device memory */
-fw_status fw_token_buffers_init(fw_token_buffers *out, fw_device *device, int64_t cap_n);
+/* memory: fw_token_buffers_bytes of the device, borrowed. */
+fw_status fw_token_buffers_init(fw_token_buffers *out, fw_device *device, void *memory, int64_t cap_n);
 void fw_token_buffers_fini(fw_token_buffers *t);
 
 /* Bring t->host to the device; *out borrows from t. */

@@ -34,6 +34,7 @@ typedef struct trainer {
     } window;
     double last_logged_loss;
     uint64_t peak_bytes;
+    fw_shard_counters traffic; /* of all steps of this process */
 } trainer;
 
 static fw_status load_data(trainer *t) {
@@ -83,7 +84,7 @@ static fw_status allocate(trainer *t) {
                                .chunk_n = fw_job_chunk_rows(o, &t->job.model, N),
                                .P = longest};
     size_t token_bytes = fw_job_dataset_bytes(t->dataset) + fw_job_dataset_bytes(t->eval_dataset);
-    FW_TRY(fw_job_allocate(&t->job, &a, true, token_bytes));
+    FW_TRY(fw_job_allocate(&t->job, o, &a, true, token_bytes));
     t->step = fw_job_step(&t->job);
     t->step.batcher = t->batcher;
     t->step.max_grad_norm = o->max_grad_norm;
@@ -140,6 +141,15 @@ static fw_status agree_after_step(trainer *t, bool *stop) {
     return FW_OK;
 }
 
+/* What crossed in one step: the difference of two readings. */
+static void add_traffic(fw_shard_counters *sum, const fw_shard_counters *before, const fw_shard_counters *after) {
+    sum->all_reduce_bytes += after->all_reduce_bytes - before->all_reduce_bytes;
+    sum->reduce_scatter_bytes += after->reduce_scatter_bytes - before->reduce_scatter_bytes;
+    sum->all_gather_bytes += after->all_gather_bytes - before->all_gather_bytes;
+    sum->wait_ns += after->wait_ns - before->wait_ns;
+    sum->busy_ns += after->busy_ns - before->busy_ns;
+}
+
 static fw_status report(trainer *t, int64_t step, const fw_step_result *r, uint64_t ns) {
     double seconds = (double)ns * 1e-9;
     t->num_tokens += r->token_n;
@@ -188,19 +198,25 @@ static fw_status loop(trainer *t, int64_t first_step) {
     const fw_options *o = t->o;
     for (int64_t step = first_step + 1; step <= t->step_n; step++) {
         fw_step_result result;
+        fw_shard_counters before, after;
+        fw_shard_get_counters(t->job.shard, &before);
         uint64_t start_ns = fw_host_now_ns();
         FW_TRY(fw_step_run(&t->step, step, (step - 1) / t->steps_per_epoch, (step - 1) % t->steps_per_epoch,
                            fw_schedule_rate(&t->schedule, step), &result));
         bool stop = false;
         FW_TRY(agree_after_step(t, &stop));
-        FW_TRY(report(t, step, &result, fw_host_now_ns() - start_ns));
 
-        if (t->eval_batcher != NULL && (is_due(o->eval_strategy, o->eval_steps, step, t->steps_per_epoch)))
-            FW_TRY(evaluate(t, step));
-        bool last = step == t->step_n;
-        if (is_due(o->save_strategy, o->save_steps, step, t->steps_per_epoch) ||
-            (last && o->save_strategy != FW_WHEN_NO) || (stop && !last))
-            FW_TRY(save(t, step));
+        const bool last = step == t->step_n;
+        const bool must_evaluate =
+            t->eval_batcher != NULL && is_due(o->eval_strategy, o->eval_steps, step, t->steps_per_epoch);
+        const bool must_save = is_due(o->save_strategy, o->save_steps, step, t->steps_per_epoch) ||
+                               (last && o->save_strategy != FW_WHEN_NO) || (stop && !last);
+        if (last || must_evaluate || must_save) FW_TRY(fw_shard_settle(t->job.shard)); /* what it sends is the step's */
+        fw_shard_get_counters(t->job.shard, &after);
+        add_traffic(&t->traffic, &before, &after);
+        FW_TRY(report(t, step, &result, fw_host_now_ns() - start_ns));
+        if (must_evaluate) FW_TRY(evaluate(t, step));
+        if (must_save) FW_TRY(save(t, step));
         if (stop && !last)
             return fw_fail(FW_ERR_INTERRUPTED, "stopped by a signal after step %lld of %lld", (long long)step,
                            (long long)t->step_n);
@@ -235,19 +251,16 @@ static fw_status finish(trainer *t, fw_status loop_status) {
     char *model_dir = NULL;
     if (loop_status == FW_OK) FW_TRY(fw_run_state_export(&t->state, &model_dir));
     if (t->peak_bytes == 0) t->peak_bytes = fw_job_peak_bytes(&t->job); /* no step was left to do */
-    fw_comm_counters counters;
-    fw_comm_get_counters(t->job.comm, &counters);
     if (t->hooks->done != NULL) {
         double seconds = (double)t->train_ns * 1e-9;
-        uint64_t steps = t->train_steps > 0 ? (uint64_t)t->train_steps : 1;
         fw_train_result result = {.step = loop_status == FW_OK ? t->step_n : t->state.last_saved_step,
                                   .step_n = t->step_n,
                                   .tokens_per_s = seconds > 0 ? (double)t->train_tokens / seconds : 0,
                                   .train_s = seconds,
                                   .final_loss = t->last_logged_loss,
                                   .peak_bytes = t->peak_bytes,
-                                  .sent_bytes_per_step = counters.total.sent_bytes / steps,
-                                  .exposed_s = (double)counters.wait_ns * 1e-9,
+                                  .traffic = t->traffic,
+                                  .traffic_steps = t->train_steps,
                                   .model_dir = model_dir,
                                   .checkpoint = t->state.last_checkpoint};
         t->hooks->done(t->hooks->context, &result);

@@ -33,14 +33,14 @@ typedef struct fw_train_report {
 typedef struct fw_train_result {
     int64_t step; /* steps done, in all runs */
     int64_t step_n;
-    double tokens_per_s;          /* of this run: all tokens of all ranks / time in steps */
-    double train_s;               /* time in steps */
-    double final_loss;            /* of the last line */
-    uint64_t peak_bytes;          /* largest resident size of any rank */
-    uint64_t sent_bytes_per_step; /* by one rank */
-    double exposed_s;             /* time this rank waited for communication */
-    const char *model_dir;        /* where the model is; NULL when interrupted */
-    const char *checkpoint;       /* the last checkpoint written by this run; NULL: none */
+    double tokens_per_s;       /* of this run: all tokens of all ranks / time in steps */
+    double train_s;            /* time in steps */
+    double final_loss;         /* of the last line */
+    uint64_t peak_bytes;       /* largest resident size of any rank */
+    fw_shard_counters traffic; /* of this rank, in this run's steps */
+    int64_t traffic_steps;     /* how many they were */
+    const char *model_dir;     /* where the model is; NULL when interrupted */
+    const char *checkpoint;    /* the last checkpoint written by this run; NULL: none */
 } fw_train_result;
 
 typedef struct fw_train_hooks {

@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "shard/rank_memory.h"
 #include "support/tiny_model.h"
 
 #include <stdatomic.h>
@@ -81,24 +82,31 @@ static fw_status read_unit(void *context, int32_t unit, int64_t first_n, int64_t
 
 static fw_status take_memory(fw_test_lab *lab) {
     int64_t N = fw_batcher_max_tokens(lab->batcher);
-    fw_activation_options options = {.mode = lab->options.mode,
-                                     .N_max = N,
-                                     .n_max = N,
-                                     .chunk_n = lab->options.chunk_n ? lab->options.chunk_n : N,
-                                     .P = 64};
-    FW_TRY(fw_activations_init(&lab->activations, &lab->model, &options, NULL));
-    size_t bytes = lab->activations.bytes;
-    fw_activations_fini(&lab->activations);
-    FW_TRY(fw_device_alloc(lab->device, &lab->activation_memory, bytes, "activations"));
-    FW_TRY(fw_activations_init(&lab->activations, &lab->model, &options, lab->activation_memory));
+    fw_plan_input input = {.model = &lab->model,
+                           .activations = {.mode = lab->options.mode,
+                                           .N_max = N,
+                                           .n_max = N,
+                                           .chunk_n = lab->options.chunk_n ? lab->options.chunk_n : N,
+                                           .P = 64},
+                           .shard = lab->options.shard,
+                           .world = fw_comm_world(lab->comm),
+                           .micro_n = lab->options.accumulation,
+                           .token_bytes = fw_token_buffers_bytes(N)};
+    input.shard.t = lab->options.t;
+    input.shard.training = true;
+    fw_memory_budget all = {.ranks = 1, .available_bytes = UINT64_MAX};
+    FW_TRY(fw_job_plan_make(&lab->plan, &input, &all));
+    fw_arena *arena = &lab->plan.arena;
+    FW_TRY(fw_rank_memory_take(arena, lab->device, lab->comm));
+    FW_TRY(fw_activations_init(&lab->activations, &lab->model, &input.activations,
+                               fw_arena_at(arena, lab->plan.activation_block)));
     fw_device_limits limits = fw_activations_limits(&lab->activations, &lab->model);
     FW_TRY(fw_device_reserve(lab->device, &limits));
-    FW_TRY(fw_token_buffers_init(&lab->tokens, lab->device, N));
+    FW_TRY(fw_token_buffers_init(&lab->tokens, lab->device, fw_arena_at(arena, lab->plan.token_block), N));
     FW_TRY(fw_activations_fill_rope(&lab->activations, &lab->model, lab->device));
-    fw_shard_options shard = {.strategy = FW_SHARD_DDP, .t = lab->options.t, .training = true};
-    FW_TRY(fw_shard_create(&lab->shard, &lab->model.table, lab->device, lab->comm, &shard));
+    FW_TRY(fw_shard_create(&lab->shard, &lab->plan.layout, arena, lab->device, lab->comm));
     fw_device_freeze(lab->device); /* a step that allocates is an error */
-    return fw_shard_load(lab->shard, read_unit, lab);
+    return fw_shard_load(lab->shard, FW_SHARD_WEIGHT, read_unit, lab);
 }
 
 static fw_status open_lab(fw_test_lab *lab) {
@@ -142,8 +150,10 @@ fw_status fw_test_lab_open(fw_test_lab *lab, const fw_test_lab_options *options)
 void fw_test_lab_close(fw_test_lab *lab) {
     fw_shard_destroy(lab->shard);
     fw_token_buffers_fini(&lab->tokens);
-    if (lab->device != NULL) fw_device_free(lab->device, lab->activation_memory, lab->activations.bytes);
     fw_activations_fini(&lab->activations);
+    fw_rank_memory_free(&lab->plan.arena, lab->device);
+    fw_job_plan_fini(&lab->plan);
+    fw_free(lab->flat);
     fw_batcher_destroy(lab->batcher);
     fw_dataset_destroy(lab->dataset);
     fw_model_folder_close(&lab->folder);
@@ -164,9 +174,27 @@ fw_status fw_test_lab_gradient(fw_test_lab *lab, int64_t step_in_epoch, fw_step_
     return status;
 }
 
+static fw_status read_all(fw_test_lab *lab, fw_shard_array array) {
+    const fw_param_table *table = &lab->model.table;
+    if (lab->flat == NULL) FW_TRY(FW_NEW_ARRAY(lab->flat, (size_t)table->total_n));
+    for (int32_t unit = 0; unit < table->unit_n; unit++)
+        FW_TRY(fw_shard_read(lab->shard, array, unit, 0, table->unit_size_n[unit],
+                             lab->flat + table->unit_offset_n[unit]));
+    return fw_shard_read_end(lab->shard);
+}
+
+fw_status fw_test_lab_state(fw_test_lab *lab, fw_shard_array array, const float **flat) {
+    *flat = NULL;
+    if (fw_comm_rank(lab->comm) != 0) return fw_shard_serve(lab->shard);
+    FW_TRY(read_all(lab, array));
+    *flat = lab->flat;
+    return FW_OK;
+}
+
 const float *fw_test_lab_gradient_of(fw_test_lab *lab, const char *name, int64_t *n) {
     const fw_param_table *table = &lab->model.table;
-    const float *m = fw_shard_flat_arrays(lab->shard).m;
+    const float *m;
+    FW_ASSERT(fw_test_lab_state(lab, FW_SHARD_EXP_AVG, &m) == FW_OK);
     *n = table->total_n;
     if (name == NULL) return m;
     const fw_param *param = fw_param_table_find(table, name);
@@ -175,23 +203,30 @@ const float *fw_test_lab_gradient_of(fw_test_lab *lab, const char *name, int64_t
     return m + table->unit_offset_n[param->unit] + param->offset_n;
 }
 
+static fw_status read_zeros(void *context, int32_t unit, int64_t first_n, int64_t n, float *out) {
+    (void)context;
+    (void)unit;
+    (void)first_n;
+    memset(out, 0, (size_t)n * sizeof *out);
+    return FW_OK;
+}
+
 fw_status fw_test_lab_reset(fw_test_lab *lab) {
-    fw_shard_flat flat = fw_shard_flat_arrays(lab->shard);
-    size_t bytes = (size_t)lab->model.table.total_n * sizeof(float);
-    FW_TRY(fw_zero(lab->device, flat.m, bytes));
-    FW_TRY(fw_zero(lab->device, flat.v, bytes));
-    return fw_shard_load(lab->shard, read_unit, lab);
+    FW_TRY(fw_shard_load(lab->shard, FW_SHARD_EXP_AVG, read_zeros, NULL));
+    FW_TRY(fw_shard_load(lab->shard, FW_SHARD_EXP_AVG_SQ, read_zeros, NULL));
+    return fw_shard_load(lab->shard, FW_SHARD_WEIGHT, read_unit, lab);
 }
 
 static fw_status forward(fw_test_lab *lab, const fw_micro_batch *b) {
     const void *w;
-    FW_TRY(fw_shard_acquire(lab->shard, 0, &w, NULL));
+    FW_TRY(fw_shard_begin(lab->shard, FW_SHARD_PASS_FORWARD, false));
+    FW_TRY(fw_shard_acquire(lab->shard, 0, FW_SHARD_FORWARD, &w, NULL));
     FW_TRY(fw_edge_embed(&lab->model, lab->device, w, &lab->activations, b));
-    FW_TRY(fw_shard_release(lab->shard, 0));
+    FW_TRY(fw_shard_release(lab->shard, 0, FW_SHARD_FORWARD));
     for (int32_t l = 0; l < lab->model.config.L; l++) {
-        FW_TRY(fw_shard_acquire(lab->shard, 1 + l, &w, NULL));
+        FW_TRY(fw_shard_acquire(lab->shard, 1 + l, FW_SHARD_FORWARD, &w, NULL));
         FW_TRY(fw_block_forward(&lab->model, lab->device, l, w, &lab->activations, b, NULL));
-        FW_TRY(fw_shard_release(lab->shard, 1 + l));
+        FW_TRY(fw_shard_release(lab->shard, 1 + l, FW_SHARD_FORWARD));
     }
     return FW_OK;
 }
@@ -212,9 +247,9 @@ fw_status fw_test_lab_logits(fw_test_lab *lab, int64_t sample, float *logits, in
     const void *w;
     FW_TRY(fw_token_buffers_upload(&lab->tokens, &b));
     FW_TRY(forward(lab, &b));
-    FW_TRY(fw_shard_acquire(lab->shard, 0, &w, NULL));
+    FW_TRY(fw_shard_acquire(lab->shard, 0, FW_SHARD_LOSS, &w, NULL));
     FW_TRY(fw_edge_logits(&lab->model, lab->device, w, &lab->activations, b.row_n, n, logits));
-    return fw_shard_release(lab->shard, 0);
+    return fw_shard_release(lab->shard, 0, FW_SHARD_LOSS);
 }
 
 fw_status fw_test_lab_losses(fw_test_lab *lab, int64_t step_in_epoch, int64_t micro_step, float *loss, int64_t cap,
@@ -224,9 +259,9 @@ fw_status fw_test_lab_losses(fw_test_lab *lab, int64_t step_in_epoch, int64_t mi
     FW_TRY(fw_batcher_fill(lab->batcher, 0, step_in_epoch, micro_step, fw_comm_rank(lab->comm), &lab->tokens.host));
     FW_TRY(fw_token_buffers_upload(&lab->tokens, &b));
     FW_TRY(forward(lab, &b));
-    FW_TRY(fw_shard_acquire(lab->shard, 0, &w, NULL));
+    FW_TRY(fw_shard_acquire(lab->shard, 0, FW_SHARD_LOSS, &w, NULL));
     FW_TRY(fw_edge_loss(&lab->model, lab->device, w, NULL, &lab->activations, &b, 0));
-    FW_TRY(fw_shard_release(lab->shard, 0));
+    FW_TRY(fw_shard_release(lab->shard, 0, FW_SHARD_LOSS));
     FW_ASSERT(b.n <= cap);
     *n = b.n;
     return fw_copy(lab->device, loss, lab->activations.loss_n, (size_t)b.n * sizeof *loss);

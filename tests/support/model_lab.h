@@ -5,6 +5,7 @@
 #ifndef FW_TESTS_SUPPORT_MODEL_LAB_H
 #define FW_TESTS_SUPPORT_MODEL_LAB_H
 
+#include "plan/job_plan.h"
 #include "store/model_folder.h"
 #include "train/step.h"
 
@@ -21,6 +22,7 @@ typedef struct fw_test_lab_options {
     fw_comm *comm;                  /* borrowed; NULL: a world of one is made */
     bool shuffle;                   /* a random order every epoch, as in training; else file order */
     bool untie;                     /* give a tied model a head of its own, with the embedding's values */
+    fw_shard_options shard;         /* t and training are set by the lab; zero is ddp */
 } fw_test_lab_options;
 
 typedef struct fw_test_lab {
@@ -33,9 +35,10 @@ typedef struct fw_test_lab {
     fw_comm *comm;
     fw_threads *threads;
     fw_device *device;
+    fw_job_plan plan;
     fw_shard *shard;
     fw_activations activations;
-    void *activation_memory;
+    float *flat; /* what fw_test_lab_state gave */
     fw_token_buffers tokens;
     fw_step step; /* max_grad_norm 0 and AdamW as the reference has it, but for the learning rate */
 } fw_test_lab;
@@ -52,6 +55,9 @@ const float *fw_test_lab_reference(const fw_test_lab *lab, const char *name, int
 fw_status fw_test_lab_gradient(fw_test_lab *lab, int64_t step_in_epoch, fw_step_result *result);
 /* The gradient of a parameter after that; of all units with their padding when name is NULL. */
 const float *fw_test_lab_gradient_of(fw_test_lab *lab, const char *name, int64_t *n);
+/* Master weights or moments of all units, [table.total_n] with padding 0, valid until the next call. Collective; NULL on
+ * ranks other than 0. */
+fw_status fw_test_lab_state(fw_test_lab *lab, fw_shard_array array, const float **flat);
 /* The weights of the run back to those of the file, moments to zero. */
 fw_status fw_test_lab_reset(fw_test_lab *lab);
 

@@ -329,7 +329,7 @@ static int closes_early(fw_comm *c, void *context) {
     fw_comm_request request = {0};
     FW_RANK_CHECK(fw_comm_group(&group, c, fw_comm_rank(c) % 2, 2, 2) == FW_OK);
     int n = fw_comm_rank(c) < 2 ? 200 : 0; /* the others never come */
-    fw_status status = FW_OK; /* an error once they have left */
+    fw_status status = FW_OK;              /* an error once they have left */
     for (int k = 0; k < n && status == FW_OK; k++) status = fw_comm_all_reduce(group, x[k], 4, FW_F32, &request);
     FW_RANK_CHECK(status == FW_OK || status == FW_ERR_RANK);
     if (fw_comm_rank(c) % 2 == 0) fw_comm_destroy(group); /* else it ends with the job */

@@ -94,9 +94,14 @@ static int run_steps(fw_comm *c, const course *expected, fw_test_lab *lab) {
         FW_RANK_CHECK(memcmp(sample, expected->sample[step], (size_t)sample_n * sizeof *sample) == 0);
     }
     /* bit-equal weights and moments everywhere */
-    fw_shard_flat flat = fw_shard_flat_arrays(lab->shard);
-    int64_t n = lab->model.table.total_n;
-    uint64_t mine[3] = {hash_of(flat.w, n), hash_of(flat.m, n), hash_of(flat.v, n)}, all[4][3];
+    uint64_t mine[3] = {0}, all[4][3];
+    for (int32_t unit = 0; unit < lab->model.table.unit_n; unit++) {
+        fw_owned_range own;
+        FW_RANK_CHECK(fw_shard_owned(lab->shard, unit, &own) == FW_OK && own.n > 0);
+        mine[0] += hash_of(own.w, own.n);
+        mine[1] += hash_of(own.m, own.n);
+        mine[2] += hash_of(own.v, own.n);
+    }
     FW_RANK_CHECK(fw_comm_exchange(c, all, mine, sizeof mine) == FW_OK);
     for (int r = 1; r < world; r++) FW_RANK_CHECK(memcmp(all[r], all[0], sizeof mine) == 0);
     return 0;

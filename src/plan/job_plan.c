@@ -1,0 +1,105 @@
+#include "plan/job_plan.h"
+
+#include <stdio.h>
+
+static double gib(uint64_t bytes) { return (double)bytes / 1073741824.0; }
+
+/* Everything for one strategy, whether it fits or not. */
+static fw_status lay_out(fw_job_plan *p, const fw_plan_input *in, fw_shard_strategy strategy, bool sync_each) {
+    *p = (fw_job_plan){0};
+    fw_shard_options shard = in->shard;
+    shard.strategy = strategy;
+    shard.sync_each = sync_each;
+    fw_activations a;
+    FW_TRY(fw_activations_init(&a, in->model, &in->activations, NULL));
+    fw_status status = fw_shard_layout_init(&p->layout, &in->model->table, &shard, in->world, &p->arena);
+    /* One piece: the three parts follow each other (their sizes are multiples of the alignment). */
+    p->activation_block = fw_arena_add(&p->arena, FW_MEMORY_DEVICE, "activations kept for backward", a.kept_bytes);
+    fw_arena_add(&p->arena, FW_MEMORY_DEVICE, "activations in passing", a.work_bytes);
+    fw_arena_add(&p->arena, FW_MEMORY_DEVICE, "loss chunk", a.loss_bytes);
+    p->token_block = fw_arena_add(&p->arena, FW_MEMORY_DEVICE, "tokens of a micro-batch", in->token_bytes);
+    fw_activations_fini(&a);
+    FW_TRY(status);
+    fw_memory_plan_make(&p->memory, &p->arena, in->scratch_bytes, in->host_bytes);
+    if (shard.training) FW_TRY(fw_shard_traffic_of(&p->traffic, &p->layout, in->micro_n));
+    return FW_OK;
+}
+
+void fw_job_plan_fini(fw_job_plan *p) {
+    fw_shard_layout_fini(&p->layout);
+    *p = (fw_job_plan){0};
+}
+
+static bool keeps_all_gradients(fw_shard_strategy s) { return s == FW_SHARD_DDP || s == FW_SHARD_ZERO1; }
+
+/* The strategy with the way of accumulating that was asked for, or the one that fits. */
+static fw_status try_strategy(fw_job_plan *p, const fw_plan_input *in, const fw_memory_budget *budget,
+                              fw_shard_strategy strategy) {
+    if (!in->choose_sync) return lay_out(p, in, strategy, in->shard.sync_each);
+    /* With all gradients kept anyway, holding them costs nothing; with one micro-batch both ways send the same. */
+    if (keeps_all_gradients(strategy)) return lay_out(p, in, strategy, false);
+    if (in->micro_n == 1 || !in->shard.training) return lay_out(p, in, strategy, true);
+    FW_TRY(lay_out(p, in, strategy, false));
+    size_t held = p->memory.total_bytes;
+    if (fw_memory_plan_fits(&p->memory, budget)) {
+        snprintf(p->sync_reason, sizeof p->sync_reason, "full gradients are held until the last micro-batch: they fit");
+        return FW_OK;
+    }
+    fw_job_plan_fini(p);
+    FW_TRY(lay_out(p, in, strategy, true));
+    snprintf(p->sync_reason, sizeof p->sync_reason,
+             "gradients are reduced after every micro-batch: holding them would take %.2f GiB a rank instead of %.2f",
+             gib(held), gib(p->memory.total_bytes));
+    return FW_OK;
+}
+
+/* The first that fits, from the one that sends least to the one that keeps least; the last when none does. */
+static fw_status choose(fw_job_plan *p, const fw_plan_input *in, const fw_memory_budget *budget) {
+    static const fw_shard_strategy order[] = {FW_SHARD_DDP, FW_SHARD_ZERO1, FW_SHARD_ZERO2, FW_SHARD_ZERO3};
+    const int order_n = in->world > 1 ? 4 : 1;
+    size_t first_bytes = 0;
+    for (int i = 0; i < order_n; i++) {
+        FW_TRY(try_strategy(p, in, budget, order[i]));
+        bool fits = fw_memory_plan_fits(&p->memory, budget);
+        if (i == 0) first_bytes = p->memory.total_bytes;
+        if (fits || i == order_n - 1) {
+            if (i == 0)
+                snprintf(p->strategy_reason, sizeof p->strategy_reason, "%s",
+                         in->world == 1 ? "one rank" : "the model fits on every rank");
+            else
+                snprintf(p->strategy_reason, sizeof p->strategy_reason,
+                         "ddp needs %.2f GiB a rank, which does not fit; %s needs %.2f", gib(first_bytes),
+                         fw_shard_strategy_name(order[i]), gib(p->memory.total_bytes));
+            return FW_OK;
+        }
+        fw_job_plan_fini(p);
+    }
+    return FW_OK;
+}
+
+/* What the strategy that was asked for does not fit into: another that does, by name. */
+static fw_status advise(char *text, size_t text_bytes, const fw_plan_input *in, const fw_memory_budget *budget) {
+    text[0] = 0;
+    if (in->world == 1 || in->choose_strategy || !in->shard.training) return FW_OK;
+    fw_job_plan other;
+    FW_TRY(choose(&other, in, budget));
+    if (fw_memory_plan_fits(&other.memory, budget))
+        snprintf(text, text_bytes, "--strategy %s needs %.2f GiB a rank",
+                 fw_shard_strategy_name(other.layout.options.strategy), gib(other.memory.total_bytes));
+    fw_job_plan_fini(&other);
+    return FW_OK;
+}
+
+fw_status fw_job_plan_make(fw_job_plan *p, const fw_plan_input *in, const fw_memory_budget *budget) {
+    fw_status status = in->choose_strategy ? choose(p, in, budget) : try_strategy(p, in, budget, in->shard.strategy);
+    if (status == FW_OK && !fw_memory_plan_fits(&p->memory, budget)) {
+        char advice[128];
+        status = advise(advice, sizeof advice, in, budget);
+        if (status == FW_OK) status = fw_memory_plan_check(&p->memory, budget, advice[0] ? advice : NULL);
+    }
+    if (status != FW_OK) {
+        fw_job_plan_fini(p);
+        return fw_trail_push(status, __FILE__, __func__, __LINE__);
+    }
+    return FW_OK;
+}

@@ -1,0 +1,208 @@
+/* The arithmetic of the strategies: buckets, what a rank keeps of each, and what crosses between ranks. */
+#include "shard/shard.h"
+
+#include "base/alloc.h"
+#include "shard/shard_internal.h"
+
+/* Parts are multiples of this many elements: cache lines in every type, and whole blocks of a quantised state. */
+enum { PART_ALIGN = 64, STAGING_N = 1 << 20, GRADIENT_SLOTS = 2 };
+
+const char *fw_shard_strategy_name(fw_shard_strategy strategy) {
+    static const char *const names[] = {"ddp", "zero1", "zero2", "zero3", "hsdp", "hsdp_zero2"};
+    return (unsigned)strategy < FW_SHARD_STRATEGY_N ? names[strategy] : "unknown";
+}
+
+/* ---- buckets */
+
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+int64_t fw_shard_part_n(int64_t n, int S) {
+    int64_t part = (n + S - 1) / S;
+    return (part + PART_ALIGN - 1) / PART_ALIGN * PART_ALIGN;
+}
+
+static void close_bucket(fw_shard_layout *l, int32_t first_unit, int32_t end_unit) {
+    fw_bucket *b = &l->bucket[l->bucket_n];
+    *b = (fw_bucket){.first_unit = first_unit, .unit_n = end_unit - first_unit};
+    for (int32_t unit = first_unit; unit < end_unit; unit++) {
+        l->bucket_of_unit[unit] = l->bucket_n;
+        b->n += l->table->unit_size_n[unit];
+    }
+    b->part_n = fw_shard_part_n(b->n, l->S);
+    b->padded_n = b->part_n * l->S;
+    b->share_at_n = l->share_n;
+    b->full_at_n = l->full_n;
+    l->share_n += b->part_n;
+    l->full_n += b->padded_n;
+    if (l->bucket_n == 0)
+        l->edge_n = b->padded_n;
+    else
+        l->block_n = larger(l->block_n, b->padded_n);
+    l->bucket_n++;
+}
+
+static void make_buckets(fw_shard_layout *l) {
+    int32_t unit_n = l->table->unit_n;
+    const fw_shard_options *o = &l->options;
+    if (o->wrap == FW_SHARD_WRAP_MODEL) {
+        close_bucket(l, 0, unit_n);
+        return;
+    }
+    close_bucket(l, 0, 1);
+    int64_t n = 0;
+    for (int32_t unit = 1, first = 1; unit < unit_n; unit++) {
+        n += l->table->unit_size_n[unit];
+        if (o->wrap == FW_SHARD_WRAP_SIZE && n < o->wrap_min_n && unit + 1 < unit_n) continue;
+        close_bucket(l, first, unit + 1);
+        first = unit + 1;
+        n = 0;
+    }
+}
+
+/* ---- memory */
+
+static size_t bytes_of(int64_t n, fw_dtype t) { return (size_t)n * fw_dtype_bytes(t); }
+
+static void plan_weights(fw_shard_layout *l, fw_arena *arena) {
+    const fw_shard_options *o = &l->options;
+    const fw_memory_kind crossing = l->S > 1 ? FW_MEMORY_SHARED : FW_MEMORY_DEVICE;
+    const bool fp32 = o->t == FW_F32;
+    size_t share = bytes_of(l->share_n, FW_F32);
+    if (l->weights_in_place) {
+        l->bytes.master = share;
+        l->bytes.compute = bytes_of(l->full_n, FW_F32) - share;
+        l->block.compute = fw_arena_add(arena, crossing, "weights (fp32)", bytes_of(l->full_n, FW_F32));
+        return;
+    }
+    if (o->training || fp32) {
+        l->bytes.master = share;
+        l->block.master =
+            fw_arena_add(arena, FW_MEMORY_DEVICE, l->S > 1 ? "weights (fp32, own share)" : "weights (fp32)", share);
+    }
+    if (l->weights_full) {
+        l->bytes.compute = bytes_of(l->full_n, o->t);
+        l->block.compute = fw_arena_add(arena, crossing, "weights (bf16)", l->bytes.compute);
+    } else if (l->weights_share) {
+        l->bytes.compute = bytes_of(l->share_n, o->t);
+        l->block.compute = fw_arena_add(arena, FW_MEMORY_DEVICE, "weights (bf16, own share)", l->bytes.compute);
+    }
+    if (l->weights_full) return;
+    l->weight_slot_n = l->bucket_n == 1 ? 0 : l->S == 1 ? 1 : 1 + o->prefetch;
+    if (l->weight_slot_n > l->bucket_n - 1) l->weight_slot_n = l->bucket_n - 1;
+    l->bytes.gathered = bytes_of(l->edge_n + l->weight_slot_n * l->block_n, o->t);
+    l->block.gathered = fw_arena_add(
+        arena, crossing, fp32 ? "units at work: weights (fp32)" : "units at work: weights (bf16)", l->bytes.gathered);
+}
+
+static void plan_gradients(fw_shard_layout *l, fw_arena *arena) {
+    const fw_shard_options *o = &l->options;
+    const bool fp32 = o->gradient_t == FW_F32;
+    l->bytes.gradient = bytes_of(l->gradients_full ? l->full_n : l->share_n, o->gradient_t);
+    if (l->gradients_full)
+        l->block.gradient =
+            fw_arena_add(arena, FW_MEMORY_SHARED, fp32 ? "gradients (fp32)" : "gradients (bf16)", l->bytes.gradient);
+    else
+        l->block.gradient =
+            fw_arena_add(arena, FW_MEMORY_DEVICE, fp32 ? "gradients (fp32, own share)" : "gradients (bf16, own share)",
+                         l->bytes.gradient);
+    l->bytes.moments = 2 * bytes_of(l->share_n, FW_F32);
+    l->block.moments =
+        fw_arena_add(arena, FW_MEMORY_DEVICE,
+                     l->S > 1 ? "optimizer moments (fp32, own share)" : "optimizer moments (fp32)", l->bytes.moments);
+    if (!l->gradient_units) return;
+    /* Two, so that one travels while the next is computed; in bf16 it is the rounded copy that travels. */
+    l->gradient_slot_n = l->bucket_n - 1 < GRADIENT_SLOTS ? l->bucket_n - 1 : GRADIENT_SLOTS;
+    size_t units = bytes_of(l->edge_n + l->gradient_slot_n * l->block_n, FW_F32), send = 0;
+    l->block.gradient_units =
+        fw_arena_add(arena, fp32 ? FW_MEMORY_SHARED : FW_MEMORY_DEVICE, "units at work: gradients (fp32)", units);
+    if (!fp32) {
+        send = units / 2;
+        l->block.send = fw_arena_add(arena, FW_MEMORY_SHARED, "units at work: gradients (bf16)", send);
+    }
+    l->bytes.gradient_units = units + send;
+}
+
+static void plan_memory(fw_shard_layout *l, fw_arena *arena) {
+    const fw_shard_options *o = &l->options;
+    const bool sharded = (o->strategy == FW_SHARD_ZERO3 || o->strategy == FW_SHARD_HSDP) && l->S > 1;
+    const bool master_alone = o->training && o->t == FW_BF16 && o->gradient_t == FW_F32;
+    const bool one = o->strategy == FW_SHARD_DDP || l->S == 1;
+    l->block.master = l->block.compute = l->block.gradient = l->block.moments = -1;
+    l->block.gathered = l->block.gradient_units = l->block.send = l->block.staging = -1;
+    l->weights_full = !sharded && !(one && master_alone);
+    l->weights_share = !l->weights_full && o->t == FW_BF16 && !master_alone;
+    l->weights_in_place = l->weights_full && o->t == FW_F32;
+    plan_weights(l, arena);
+    if (o->training) {
+        l->gradients_full = o->strategy == FW_SHARD_DDP || o->strategy == FW_SHARD_ZERO1 || !o->sync_each;
+        l->gradient_units = !l->gradients_full || o->sync_each || o->gradient_t == FW_BF16;
+        plan_gradients(l, arena);
+    }
+    if (l->S == 1) return;
+    int64_t largest = l->edge_n > l->block_n ? l->edge_n : l->block_n;
+    l->bytes.staging = bytes_of(largest < STAGING_N ? largest : STAGING_N, FW_F32);
+    l->block.staging = fw_arena_add(arena, FW_MEMORY_SHARED, "saving and loading", l->bytes.staging);
+}
+
+static fw_status choose_groups(fw_shard_layout *l, int world) {
+    const fw_shard_options *o = &l->options;
+    const bool hybrid = o->strategy == FW_SHARD_HSDP || o->strategy == FW_SHARD_HSDP_ZERO2;
+    l->world = world;
+    l->S = world;
+    if (o->strategy == FW_SHARD_DDP) l->S = 1;
+    if (!o->training && (o->strategy == FW_SHARD_ZERO1 || o->strategy == FW_SHARD_ZERO2)) l->S = 1;
+    if (!o->training && o->strategy == FW_SHARD_HSDP_ZERO2) l->S = 1;
+    if (hybrid && l->S > 1) {
+        if (o->group_n < 1 || world % o->group_n != 0)
+            return fw_fail(FW_ERR_OPTION,
+                           "shard_group_size is %d, which does not divide the %d ranks; choose a divisor of %d",
+                           o->group_n, world, world);
+        l->S = o->group_n;
+    }
+    l->R = world / l->S;
+    return FW_OK;
+}
+
+fw_status fw_shard_layout_init(fw_shard_layout *l, const fw_param_table *table, const fw_shard_options *options,
+                               int world, fw_arena *arena) {
+    *l = (fw_shard_layout){.options = *options, .table = table};
+    FW_ASSERT(options->gradient_t == FW_F32 || options->t == FW_BF16);
+    FW_TRY(choose_groups(l, world));
+    fw_status status;
+    FW_TRY_OR(FW_NEW_ARRAY(l->bucket, (size_t)table->unit_n), fail);
+    FW_TRY_OR(FW_NEW_ARRAY(l->bucket_of_unit, (size_t)table->unit_n), fail);
+    make_buckets(l);
+    plan_memory(l, arena);
+    return FW_OK;
+fail:
+    fw_shard_layout_fini(l);
+    return status;
+}
+
+void fw_shard_layout_fini(fw_shard_layout *l) {
+    fw_free(l->bucket);
+    fw_free(l->bucket_of_unit);
+    *l = (fw_shard_layout){0};
+}
+
+/* ---- traffic */
+
+fw_status fw_shard_traffic_of(fw_shard_traffic *t, const fw_shard_layout *l, int64_t micro_n) {
+    *t = (fw_shard_traffic){0};
+    const fw_shard_options *o = &l->options;
+    uint64_t S = (uint64_t)l->S, R = (uint64_t)l->R, reduce_n = o->sync_each ? (uint64_t)micro_n : 1;
+    fw_shard_schedule schedule;
+    FW_TRY(fw_shard_schedule_init(&schedule, l, FW_SHARD_PASS_TRAIN));
+    for (int32_t b = 0; b < l->bucket_n; b++) {
+        uint64_t part_g = bytes_of(l->bucket[b].part_n, o->gradient_t), part_w = bytes_of(l->bucket[b].part_n, o->t);
+        t->reduce_scatter_bytes += (S - 1) * part_g * reduce_n;
+        t->all_reduce_bytes += 2 * (R - 1) * part_g / R * reduce_n;
+        if (l->weights_full) t->all_gather_bytes += (S - 1) * part_w; /* once, after the update */
+    }
+    if (!l->weights_full)
+        for (int32_t i = 0; i < schedule.stay_n; i++)
+            t->all_gather_bytes +=
+                (S - 1) * bytes_of(l->bucket[schedule.stay[i].bucket].part_n, o->t) * (uint64_t)micro_n;
+    fw_shard_schedule_fini(&schedule);
+    return FW_OK;
+}

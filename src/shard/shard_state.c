@@ -1,0 +1,150 @@
+/* Filling the state from files, and reading it back for saving, wherever it is owned. */
+#include "base/alloc.h"
+#include "shard/shard_internal.h"
+
+#include <string.h>
+
+enum { LOAD_CHUNK_N = 1 << 20 };
+
+/* ---- where an array's part lies */
+
+typedef struct part {
+    char *data; /* of this rank's part of a bucket; NULL: the array is not kept */
+    fw_dtype t;
+} part;
+
+static part part_of(const fw_shard *s, fw_shard_array array, int32_t b) {
+    int64_t at = fw_shard_bucket(s, b)->share_at_n;
+    switch (array) {
+    case FW_SHARD_WEIGHT: {
+        float *master = fw_shard_master_part(s, b);
+        if (master != NULL) return (part){(char *)master, FW_F32};
+        return (part){fw_shard_compute_part(s, b), s->layout.options.t};
+    }
+    case FW_SHARD_EXP_AVG: return (part){s->m == NULL ? NULL : (char *)(s->m + at), FW_F32};
+    case FW_SHARD_EXP_AVG_SQ: return (part){s->v == NULL ? NULL : (char *)(s->v + at), FW_F32};
+    case FW_SHARD_ARRAY_N: break;
+    }
+    return (part){NULL, FW_F32};
+}
+
+/* ---- loading */
+
+/* Elements [first, first + n) of a bucket as they are in its units; 0 beyond them. */
+static fw_status read_bucket(const fw_shard *s, int32_t b, int64_t first, int64_t n, fw_unit_reader read, void *context,
+                             float *out) {
+    const fw_bucket *bucket = fw_shard_bucket(s, b);
+    const fw_param_table *table = s->layout.table;
+    for (int32_t unit = bucket->first_unit; unit < bucket->first_unit + bucket->unit_n; unit++) {
+        int64_t at = fw_shard_unit_at(s, unit), end = at + table->unit_size_n[unit];
+        int64_t from = first > at ? first : at, to = first + n < end ? first + n : end;
+        if (from < to) FW_TRY(read(context, unit, from - at, to - from, out + (from - first)));
+    }
+    int64_t used = bucket->n > first ? bucket->n - first : 0;
+    if (used < n) memset(out + used, 0, (size_t)(n - used) * sizeof *out);
+    return FW_OK;
+}
+
+/* host: a chunk for what cannot be read into its place, which is where the host cannot write or the type is another. */
+static fw_status load_bucket(fw_shard *s, fw_shard_array array, int32_t b, fw_unit_reader read, void *context,
+                             float *host) {
+    const fw_bucket *bucket = fw_shard_bucket(s, b);
+    const part to = part_of(s, array, b);
+    const int64_t own = s->group_rank * bucket->part_n;
+    if (host == NULL) return read_bucket(s, b, own, bucket->part_n, read, context, (float *)(void *)to.data);
+    for (int64_t at = 0; at < bucket->part_n; at += LOAD_CHUNK_N) {
+        int64_t n = bucket->part_n - at < LOAD_CHUNK_N ? bucket->part_n - at : LOAD_CHUNK_N;
+        FW_TRY(read_bucket(s, b, own + at, n, read, context, host));
+        char *data = to.data + at * (int64_t)fw_dtype_bytes(to.t);
+        if (to.t == FW_F32)
+            FW_TRY(fw_copy(s->device, data, host, (size_t)n * sizeof *host));
+        else
+            FW_TRY(fw_cast(s->device, data, to.t, host, FW_F32, n));
+    }
+    return FW_OK;
+}
+
+fw_status fw_shard_load(fw_shard *s, fw_shard_array array, fw_unit_reader read, void *context) {
+    float *host = NULL;
+    const part first = part_of(s, array, 0);
+    FW_ASSERT(first.data != NULL);
+    if (!s->device->on_host || first.t != FW_F32) FW_TRY(FW_NEW_ARRAY(host, LOAD_CHUNK_N));
+    fw_status status = FW_OK;
+    for (int32_t b = 0; b < s->layout.bucket_n && status == FW_OK; b++) {
+        status = load_bucket(s, array, b, read, context, host);
+        if (status == FW_OK && array == FW_SHARD_WEIGHT) status = fw_shard_weights_renew(s, b);
+    }
+    fw_free(host);
+    FW_TRY(status);
+    return fw_shard_settle(s);
+}
+
+/* ---- reading for saving: rank 0 asks, the owner answers, all take part */
+
+typedef struct wish {
+    int64_t array, bucket, at, n, owner; /* array -1: no more */
+} wish;
+
+static fw_status tell(fw_shard *s, wish *w) {
+    fw_comm_request request = {.label = "saving"};
+    FW_TRY(fw_comm_broadcast(s->comm, w, sizeof *w, 0, &request));
+    return fw_comm_wait(s->comm, &request);
+}
+
+/* `n` elements of a part, as fp32 in host memory. */
+static fw_status read_part(const fw_shard *s, fw_shard_array array, int32_t b, int64_t at, int64_t n, float *out) {
+    const part from = part_of(s, array, b);
+    FW_ASSERT(from.data != NULL);
+    const char *data = from.data + at * (int64_t)fw_dtype_bytes(from.t);
+    if (from.t == FW_F32) return fw_copy(s->device, out, data, (size_t)n * sizeof *out);
+    return fw_cast(s->device, out, FW_F32, data, from.t, n);
+}
+
+/* The owner puts what is wished for into the staging memory of all. */
+static fw_status answer(fw_shard *s, const wish *w) {
+    if (s->rank == w->owner)
+        FW_TRY(read_part(s, (fw_shard_array)w->array, (int32_t)w->bucket, w->at, w->n, s->staging));
+    fw_comm_request request = {.label = "saving"};
+    FW_TRY(fw_comm_broadcast(s->comm, s->staging, (size_t)w->n * sizeof(float), (int)w->owner, &request));
+    return fw_comm_wait(s->comm, &request);
+}
+
+fw_status fw_shard_read(fw_shard *s, fw_shard_array array, int32_t unit, int64_t first_n, int64_t n, float *out) {
+    FW_ASSERT(s->rank == 0);
+    int32_t b = s->layout.bucket_of_unit[unit];
+    const fw_bucket *bucket = fw_shard_bucket(s, b);
+    const int64_t staging_n = (int64_t)(s->layout.bytes.staging / sizeof(float));
+    int64_t at = fw_shard_unit_at(s, unit) + first_n;
+    while (n > 0) {
+        wish w = {.array = array, .bucket = b, .owner = at / bucket->part_n, .at = at % bucket->part_n, .n = n};
+        if (w.n > bucket->part_n - w.at) w.n = bucket->part_n - w.at;
+        if (w.owner == 0) {
+            FW_TRY(read_part(s, array, b, w.at, w.n, out));
+        } else {
+            if (w.n > staging_n) w.n = staging_n;
+            FW_TRY(tell(s, &w));
+            FW_TRY(answer(s, &w));
+            FW_TRY(fw_copy(s->device, out, s->staging, (size_t)w.n * sizeof *out));
+        }
+        at += w.n;
+        n -= w.n;
+        out += w.n;
+    }
+    return FW_OK;
+}
+
+fw_status fw_shard_read_end(fw_shard *s) {
+    FW_ASSERT(s->rank == 0);
+    wish end = {.array = -1};
+    return tell(s, &end);
+}
+
+fw_status fw_shard_serve(fw_shard *s) {
+    FW_ASSERT(s->rank != 0);
+    for (;;) {
+        wish w;
+        FW_TRY(tell(s, &w));
+        if (w.array < 0) return FW_OK;
+        FW_TRY(answer(s, &w));
+    }
+}
