@@ -148,7 +148,7 @@ static void test_list_and_prune(void **unused) {
     assert_non_null(strstr(fw_lab.warnings, "step-00000070"));
     fw_test_must(fw_checkpoint_prune(out, 0));
     assert_true(fw_dir_exists(fw_test_step_path(out, 10)));
-    assert_true(fw_dir_exists(fw_test_path(out, ".tmp-step-00000060-1"))); /* not of this list: see test_stale */
+    assert_true(fw_dir_exists(fw_test_path(out, ".tmp-step-00000060-1"))); /* that is stale.h's */
     fw_test_resize(fw_test_path(fw_test_step_path(out, 50), "exp_avg.safetensors"),
                    10); /* B23: damaged: does not count */
     fw_test_must(fw_checkpoint_prune(out, 2));
