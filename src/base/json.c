@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/json_read.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -58,10 +59,12 @@ fw_status fw_json_parse_at(json_t **out, const char *text, size_t text_bytes, co
     fw_alloc_raw_failed(); /* forget earlier failures */
     json_error_t error;
     const size_t flags = JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL;
-    json_t *value = json_loadb(text, text_bytes, flags, &error);
-    if (value == NULL && json_error_code(&error) == json_error_numeric_overflow)
+    json_t *value = fw_json_read(text, text_bytes);
+    int failed = fw_alloc_raw_failed();
+    if (value == NULL && !failed) value = json_loadb(text, text_bytes, flags, &error);
+    if (value == NULL && !failed && json_error_code(&error) == json_error_numeric_overflow)
         value = parse_big_integers(text, text_bytes, flags, &error);
-    if (fw_alloc_raw_failed()) { /* also when there is a value: jansson overlooks a failure inside a string */
+    if (fw_alloc_raw_failed() || failed) { /* also when there is a value: jansson overlooks a failure inside a string */
         json_decref(value);
         return fw_fail(FW_ERR_NOMEM, "out of memory while reading %s", where);
     }

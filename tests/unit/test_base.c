@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/json.h"
+#include "base/json_read.h"
 #include "base/rng.h"
 #include "base/threads.h"
 
@@ -137,6 +138,38 @@ static void test_file(void **state) {
     assert_false(fw_dir_exists(dir));
 }
 
+/* What the quick reader takes, what it leaves to jansson; tests/fuzz/fuzz_json.c compares their values. */
+static void test_json_read(void **state) {
+    (void)state;
+    static const char *const taken[] = {"{\"model\": {\"vocab\": {\"\xc4\xa0the\": 0}, \"merges\": [[\"a\", \"b\"]]}}",
+                                        "[0, -12, 999999999999999999, true, false, null]", " \"a\\n\\u00e9\\\"\" "};
+    static const char *const left[] = {"",
+                                       "1.5",
+                                       "1e3",
+                                       "1234567890123456789",
+                                       "01",
+                                       "tru",
+                                       "truex",
+                                       "[1,]",
+                                       "[1",
+                                       "{\"a\":1,\"a\":2}",
+                                       "\"\\u0000\"",
+                                       "\"\\ud83d\\ude00\"",
+                                       "\"\xc0\xaf\"",
+                                       "\"\xed\xa0\x80\"",
+                                       "\"a\nb\"",
+                                       "1 2",
+                                       "{\"a\" 1}",
+                                       "\"a\\"};
+    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) {
+        json_t *value = fw_json_read(taken[i], strlen(taken[i]));
+        if (value == NULL) fail_msg("left to jansson: %s", taken[i]);
+        json_decref(value);
+    }
+    for (size_t i = 0; i < sizeof left / sizeof *left; i++)
+        if (fw_json_read(left[i], strlen(left[i])) != NULL) fail_msg("not left to jansson: %s", left[i]);
+}
+
 static void test_json(void **state) {
     (void)state;
     json_t *value;
@@ -267,14 +300,9 @@ static void test_json_big_integers(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_dtype),
-        cmocka_unit_test(test_trail),
-        cmocka_unit_test(test_json_big_integers),
-        cmocka_unit_test(test_permute),
-        cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_file),
-        cmocka_unit_test(test_json),
-        cmocka_unit_test(test_nth_allocation_fails),
+        cmocka_unit_test(test_dtype),     cmocka_unit_test(test_trail),   cmocka_unit_test(test_json_big_integers),
+        cmocka_unit_test(test_permute),   cmocka_unit_test(test_threads), cmocka_unit_test(test_file),
+        cmocka_unit_test(test_json_read), cmocka_unit_test(test_json),    cmocka_unit_test(test_nth_allocation_fails),
         cmocka_unit_test(test_hash),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
