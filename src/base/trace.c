@@ -2,6 +2,7 @@
 #include "base/trace.h"
 
 #include "base/alloc.h"
+#include "base/host.h"
 #include "base/trace_event.h"
 
 #include <string.h>
@@ -44,6 +45,15 @@ void fw_trace_span(fw_trace_lane lane, const char *name, uint64_t start_ns, uint
     size_t name_bytes = strnlen(name, FW_TRACE_NAME_BYTES - 1);
     memcpy(e->name, name, name_bytes); /* the rest is zero: a slot is used once */
     atomic_store_explicit(&e->complete, true, memory_order_release);
+}
+
+uint64_t fw_trace_now(void) { return fw_trace_on() ? fw_host_now_ns() : 0; }
+
+uint64_t fw_trace_since(fw_trace_lane lane, const char *name, uint64_t start_ns) {
+    if (start_ns == 0 || !fw_trace_on()) return 0;
+    uint64_t now_ns = fw_host_now_ns();
+    fw_trace_span(lane, name, start_ns, now_ns);
+    return now_ns;
 }
 
 void fw_trace_counts(uint64_t *kept_n, uint64_t *dropped_n) {

@@ -2,9 +2,11 @@
  *
  * Recording costs two clock readings and a copy of the name; while it is off, one read of a flag:
  *
- *     uint64_t start_ns = fw_trace_on() ? fw_host_now_ns() : 0;
+ *     uint64_t at_ns = fw_trace_now();
  *     ...
- *     if (fw_trace_on()) fw_trace_span(FW_TRACE_COMPUTE, "block 3 forward", start_ns, fw_host_now_ns());
+ *     at_ns = fw_trace_since(FW_TRACE_STEP, "forward", at_ns);
+ *     ...
+ *     fw_trace_since(FW_TRACE_STEP, "backward", at_ns);
  *
  * The buffer of a process is taken once and never grows: when it is full, later spans are dropped, and how many is
  * written into the file. Spans of one lane should lie inside each other or apart, as calls do; viewers draw them so.
@@ -52,6 +54,10 @@ static inline bool fw_trace_on(void) { return atomic_load_explicit(&fw_trace_rec
 
 /* Any thread, without a lock; does nothing while the recorder is off. An end before the start counts as the start. */
 void fw_trace_span(fw_trace_lane lane, const char *name, uint64_t start_ns, uint64_t end_ns);
+/* The time when the recorder is on, else 0. */
+uint64_t fw_trace_now(void);
+/* A span from a fw_trace_now until now, which is returned; nothing, and 0, when the recorder was or is off. */
+uint64_t fw_trace_since(fw_trace_lane lane, const char *name, uint64_t start_ns);
 /* Spans kept, and spans that found the buffer full. */
 void fw_trace_counts(uint64_t *kept_n, uint64_t *dropped_n);
 

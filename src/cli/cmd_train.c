@@ -169,6 +169,7 @@ static void on_done(void *context, const fw_train_result *r) {
     fw_terminal_printf("peak_memory = %s a rank (%llu bytes)\n", fw_human_size(peak, r->peak_bytes),
                        (unsigned long long)r->peak_bytes);
     if (d->world > 1 && r->traffic_steps > 0) show_traffic(r);
+    if (r->trace != NULL) fw_terminal_printf("trace = %s\n", r->trace);
     if (r->model_dir != NULL)
         fw_terminal_printf("model = %s\n", r->model_dir);
     else

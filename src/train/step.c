@@ -1,10 +1,12 @@
 #include "train/step.h"
 
 #include "base/plural.h"
+#include "base/trace.h"
 
 #include "train/optimizer.h"
 
 #include <math.h>
+#include <stdio.h>
 
 /* x[0] .. x[L], unit by unit. */
 static fw_status forward(fw_step *s, const fw_micro_batch *b) {
@@ -67,37 +69,59 @@ static fw_status check_finite(int64_t step, const fw_loss_sum *sum, double grad_
                    (long long)step, grad_norm);
 }
 
+/* One micro-batch of this rank: losses into *sum, gradients to the shard. */
+static fw_status run_micro_batch(fw_step *s, int64_t epoch, int64_t step_in_epoch, int64_t micro, bool last,
+                                 float grad_scale, fw_loss_sum *sum) {
+    fw_micro_batch b;
+    uint64_t at_ns = fw_trace_now();
+    FW_TRY(fw_batcher_fill(s->batcher, epoch, step_in_epoch, micro, fw_comm_rank(s->comm), &s->tokens->host));
+    FW_TRY(fw_token_buffers_upload(s->tokens, &b));
+    at_ns = fw_trace_since(FW_TRACE_STEP, "batch", at_ns);
+    FW_TRY(fw_shard_begin(s->shard, FW_SHARD_PASS_TRAIN, !last));
+    FW_TRY(forward(s, &b));
+    at_ns = fw_trace_since(FW_TRACE_STEP, "forward", at_ns);
+    FW_TRY(loss(s, &b, grad_scale, sum));
+    at_ns = fw_trace_since(FW_TRACE_STEP, "loss", at_ns);
+    FW_TRY(backward(s, &b, last));
+    fw_trace_since(FW_TRACE_STEP, "backward", at_ns);
+    return FW_OK;
+}
+
+static void trace_step(int64_t step, uint64_t start_ns) {
+    char name[FW_TRACE_NAME_BYTES];
+    if (start_ns == 0) return;
+    snprintf(name, sizeof name, "step %lld", (long long)step);
+    fw_trace_since(FW_TRACE_STEP, name, start_ns);
+}
+
 fw_status fw_step_run(fw_step *s, int64_t step, int64_t epoch, int64_t step_in_epoch, double learning_rate,
                       fw_step_result *result) {
-    int rank = fw_comm_rank(s->comm);
     int64_t micro_n = fw_batcher_micro_steps(s->batcher, step_in_epoch);
     int64_t target_n = fw_batcher_window_targets(s->batcher, epoch, step_in_epoch); /* of all ranks and micro-batches */
     float grad_scale = 1.0f / (float)target_n;
     fw_loss_sum sum = {0};
+    uint64_t start_ns = fw_trace_now(), at_ns;
 
-    for (int64_t micro = 0; micro < micro_n; micro++) {
-        fw_micro_batch b;
-        FW_TRY(fw_batcher_fill(s->batcher, epoch, step_in_epoch, micro, rank, &s->tokens->host));
-        FW_TRY(fw_token_buffers_upload(s->tokens, &b));
-        bool last = micro == micro_n - 1;
-        FW_TRY(fw_shard_begin(s->shard, FW_SHARD_PASS_TRAIN, !last));
-        FW_TRY(forward(s, &b));
-        FW_TRY(loss(s, &b, grad_scale, &sum));
-        FW_TRY(backward(s, &b, last));
-    }
+    for (int64_t micro = 0; micro < micro_n; micro++)
+        FW_TRY(run_micro_batch(s, epoch, step_in_epoch, micro, micro == micro_n - 1, grad_scale, &sum));
+    at_ns = fw_trace_now();
     FW_TRY(fw_shard_finish(s->shard));
+    at_ns = fw_trace_since(FW_TRACE_STEP, "last gradients", at_ns);
     FW_TRY(sum_over_ranks(s->comm, &sum));
 
     double squares;
     FW_TRY(fw_shard_gradient_squares(s->shard, &squares));
     double norm = sqrt(squares);
     FW_TRY(fw_comm_agree(s->comm, check_finite(step, &sum, norm))); /* all fail alike; one of them says so */
+    at_ns = fw_trace_since(FW_TRACE_STEP, "norm", at_ns);
 
     fw_adamw_options o = s->adamw;
     o.step = step;
     o.learning_rate = (float)learning_rate;
     o.grad_scale = fw_optimizer_clip_factor(norm, s->max_grad_norm);
     FW_TRY(fw_optimizer_update(s->shard, &s->model->table, s->device, &o));
+    fw_trace_since(FW_TRACE_STEP, "update", at_ns);
+    trace_step(step, start_ns);
 
     *result = (fw_step_result){.loss = fw_loss_mean(&sum),
                                .grad_norm = norm,

@@ -3,9 +3,11 @@
 #include "base/alloc.h"
 #include "base/host.h"
 #include "base/log.h"
+#include "base/trace.h"
 #include "train/interrupt.h"
 #include "train/metrics.h"
 #include "train/run_state.h"
+#include "train/run_trace.h"
 #include "train/schedule.h"
 
 #include <math.h>
@@ -35,6 +37,7 @@ typedef struct trainer {
     double last_logged_loss;
     uint64_t peak_bytes;
     fw_shard_counters traffic; /* of all steps of this process */
+    bool tracing;              /* the trace file may be there, unfinished */
 } trainer;
 
 static fw_status load_data(trainer *t) {
@@ -119,7 +122,9 @@ static double epoch_of(const trainer *t, int64_t step) { return (double)step / (
 
 static fw_status evaluate(trainer *t, int64_t step) {
     fw_loss_sum sum;
+    uint64_t start_ns = fw_trace_now();
     FW_TRY(fw_step_evaluate(&t->step, t->eval_batcher, &sum));
+    fw_trace_since(FW_TRACE_HOST, "evaluate", start_ns);
     double loss = fw_loss_mean(&sum);
     FW_TRY(fw_metrics_write_eval(&t->metrics, step, epoch_of(t, step), loss, sum.target_n));
     if (t->hooks->evaluated != NULL) t->hooks->evaluated(t->hooks->context, step, loss, sum.target_n);
@@ -127,7 +132,9 @@ static fw_status evaluate(trainer *t, int64_t step) {
 }
 
 static fw_status save(trainer *t, int64_t step) {
+    uint64_t start_ns = fw_trace_now();
     FW_TRY(fw_run_state_save(&t->state, step, epoch_of(t, step)));
+    fw_trace_since(FW_TRACE_HOST, "save", start_ns);
     if (t->hooks->saved != NULL) t->hooks->saved(t->hooks->context, step, t->state.last_checkpoint);
     return FW_OK;
 }
@@ -243,13 +250,18 @@ static fw_status prepare(trainer *t, int64_t *first_step) {
     if (fw_comm_rank(t->job.comm) == 0) status = fw_metrics_open(&t->metrics, t->o->output_dir, *first_step);
     t->num_tokens = fw_metrics_tokens(t->o->output_dir, *first_step);
     FW_TRY(fw_comm_agree(t->job.comm, status));
+    t->tracing = true;
+    FW_TRY(fw_run_trace_begin(t->job.comm, t->o->trace));
     tell_start(t, *first_step, memory_available);
     return FW_OK;
 }
 
 static fw_status finish(trainer *t, fw_status loop_status) {
     char *model_dir = NULL;
+    uint64_t start_ns = fw_trace_now();
     if (loop_status == FW_OK) FW_TRY(fw_run_state_export(&t->state, &model_dir));
+    fw_trace_since(FW_TRACE_HOST, "write the model", start_ns);
+    fw_status traced = fw_run_trace_end(t->job.comm, t->o->trace);
     if (t->peak_bytes == 0) t->peak_bytes = fw_job_peak_bytes(&t->job); /* no step was left to do */
     if (t->hooks->done != NULL) {
         double seconds = (double)t->train_ns * 1e-9;
@@ -262,11 +274,12 @@ static fw_status finish(trainer *t, fw_status loop_status) {
                                   .traffic = t->traffic,
                                   .traffic_steps = t->train_steps,
                                   .model_dir = model_dir,
+                                  .trace = traced == FW_OK ? t->o->trace : NULL,
                                   .checkpoint = t->state.last_checkpoint};
         t->hooks->done(t->hooks->context, &result);
     }
     fw_free(model_dir);
-    return loop_status;
+    return loop_status != FW_OK ? loop_status : traced; /* an interrupt stays one */
 }
 
 fw_status fw_train_run(const fw_options *options, const fw_train_hooks *hooks, bool *reports) {
@@ -285,6 +298,7 @@ fw_status fw_train_run(const fw_options *options, const fw_train_hooks *hooks, b
         if (status == FW_OK || status == FW_ERR_INTERRUPTED) status = finish(t, status);
     }
     if (status != FW_OK && status != FW_ERR_INTERRUPTED) fw_comm_abort(t->job.comm, status);
+    if (t->tracing) fw_run_trace_abandon(t->job.comm, t->o->trace); /* a finished trace stays */
     if (reports != NULL) *reports = fw_comm_reports_failure(t->job.comm);
 
     fw_metrics_close(&t->metrics);

@@ -40,6 +40,7 @@ typedef struct fw_train_result {
     fw_shard_counters traffic; /* of this rank, in this run's steps */
     int64_t traffic_steps;     /* how many they were */
     const char *model_dir;     /* where the model is; NULL when interrupted */
+    const char *trace;         /* the trace file that was written; NULL: none */
     const char *checkpoint;    /* the last checkpoint written by this run; NULL: none */
 } fw_train_result;
 

@@ -2,7 +2,10 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/trace.h"
+#include "support/command.h"
 #include "support/scratch.h"
+#include "support/tiny_model.h"
+#include "support/tiny_tokenizer.h"
 #include "support/world.h"
 #include "train/run_trace.h"
 
@@ -106,10 +109,100 @@ static void test_failures(void **state) {
     assert_int_equal(fw_test_count_entries(dir), 0); /* nothing half-written is left */
 }
 
+/* finewire train --trace FILE: the exit code. */
+static int train(const char *trace) {
+    static const char conversation[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"one?\"}, "
+                                       "{\"role\": \"assistant\", \"content\": \"1 it is\"}]}\n";
+    const char *data = fw_test_path(dir, "one.jsonl"), *model = fw_test_path(dir, "model");
+    const char *output = fw_test_path(dir, "out");
+    fw_test_write(data, conversation, sizeof conversation - 1);
+    assert_int_equal(fw_test_write_model(model, "llama_tied", FW_TEST_VOCAB_N), FW_OK);
+    assert_int_equal(fw_test_write_tokenizer(model, FW_TEST_SMOLLM2), FW_OK);
+    const char *argv[] = {FW_BINARY,
+                          "train",
+                          "--model",
+                          model,
+                          "--dataset",
+                          data,
+                          "--output_dir",
+                          output,
+                          "--trace",
+                          trace,
+                          "--strategy",
+                          "zero3",
+                          "--num_processes",
+                          "2",
+                          "--max_steps",
+                          "2",
+                          "--overwrite_output_dir",
+                          "--save_strategy",
+                          "no",
+                          "--num_threads",
+                          "1",
+                          NULL};
+    fw_test_command c;
+    assert_int_equal(fw_test_command_start(&c, argv, NULL), 0);
+    int code = fw_test_command_finish(&c, 120);
+    fw_test_command_fini(&c);
+    return code;
+}
+
+/* Is there a span of this name in this lane of this rank, that lies inside the span `outer` of the lane of steps? */
+static bool holds(const json_t *file, int rank, fw_trace_lane lane, const char *name, const char *outer) {
+    size_t i;
+    const json_t *e;
+    double first = 0, last = 0;
+    for (int round = 0; round < 2; round++) {
+        json_array_foreach(json_object_get(file, "traceEvents"), i, e) {
+            if (json_integer_value(json_object_get(e, "pid")) != rank) continue;
+            if (json_integer_value(json_object_get(e, "tid")) != (round == 0 ? FW_TRACE_STEP : lane)) continue;
+            if (strcmp(json_string_value(json_object_get(e, "name")), round == 0 ? outer : name) != 0) continue;
+            double start = json_number_value(json_object_get(e, "ts"));
+            double end = start + json_number_value(json_object_get(e, "dur"));
+            if (round == 0) {
+                first = start;
+                last = end;
+            } else if (start >= first - 1e-3 && end <= last + 1e-3) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* The trace of a real run says what each rank did in each step, unit by unit, in all of its lanes. */
+static void test_run(void **state) {
+    (void)state;
+    assert_int_equal(train(path), 0);
+    json_t *file;
+    assert_int_equal(fw_json_load(&file, path, 1 << 24), FW_OK);
+    for (int rank = 0; rank < 2; rank++) {
+        for (int step = 1; step <= 2; step++) {
+            const char *outer = step == 1 ? "step 1" : "step 2";
+            static const char *const phases[] = {"batch", "forward", "loss", "backward", "norm", "update"};
+            for (size_t i = 0; i < sizeof phases / sizeof phases[0]; i++)
+                assert_true(holds(file, rank, FW_TRACE_STEP, phases[i], outer));
+            static const char *const units[] = {"forward edge", "forward layers.0", "loss edge", "backward layers.0"};
+            for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
+                assert_true(holds(file, rank, FW_TRACE_COMPUTE, units[i], outer));
+            assert_true(holds(file, rank, FW_TRACE_COMM, "all_gather layers.0", outer));
+            assert_true(holds(file, rank, FW_TRACE_COMM, "reduce_scatter layers.0", outer));
+        }
+        assert_false(holds(file, rank, FW_TRACE_COMPUTE, "forward layers.0", "no such step"));
+    }
+    json_decref(file);
+    assert_false(fw_file_exists(fw_test_path(dir, "trace.json.unfinished")));
+
+    assert_int_equal(train(fw_test_path(dir, "out")), 2); /* a folder */
+    assert_int_equal(train(fw_test_path(dir, "nowhere/trace.json")), 6);
+    assert_int_equal(train(path), 0); /* an older trace is replaced */
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_all_ranks, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_failures, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_run, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
