@@ -2,6 +2,7 @@
 #include "base/rng.h"
 #include "comm/comm.h"
 #include "comm/comm_sum.h"
+#include "comm/kernels/comm_sum_loops.h"
 #include "comm/launcher.h"
 
 #include <math.h>
@@ -29,54 +30,116 @@ static float any_float(uint64_t stream, uint64_t i) {
     return x;
 }
 
+static const char *const variant_names[] = {"base", "avx2", "avx512"};
+
 static void fp32_sums_have_the_bits_of_a_plain_loop(void **state) {
     (void)state;
-    static float in[4][N], before[4][N], apart[N];
-    for (int in_n = 1; in_n <= 4; in_n++)
-        for (int64_t n = 0; n <= N; n = n < 40 ? n + 1 : n + 1653) {
-            for (int r = 0; r < 4; r++)
-                for (int i = 0; i < N; i++) in[r][i] = before[r][i] = any_float((uint64_t)r, (uint64_t)i);
-            void *places[4] = {in[0], in[1], in[2], in[3]}, *one[1] = {apart};
-            fw_comm_sum(one, 1, (const void *const *)places, in_n, n, FW_F32);
-            fw_comm_sum(places, in_n, (const void *const *)places, in_n, n, FW_F32);
-            for (int64_t i = 0; i < N; i++) {
-                float sum = before[0][i];
-                for (int r = 1; r < in_n; r++) sum += before[r][i];
-                for (int r = 0; r < 4; r++) {
-                    float want = r < in_n && i < n ? sum : before[r][i];
-                    if (isnan(want))
-                        assert_true(isnan(in[r][i]));
-                    else
-                        assert_int_equal(bits_of(in[r][i]), bits_of(want));
-                    if (r < in_n && i < n) assert_int_equal(bits_of(in[r][i]), bits_of(in[0][i])); /* NaN too */
+    enum { MOST = 6 };
+    static float in[MOST][N], before[MOST][N], apart[N];
+    for (int v = 0; v < 3; v++) {
+        const fw_comm_loops *loops = fw_comm_loops_variant(variant_names[v]);
+        if (loops == NULL) continue;
+        for (int in_n = 1; in_n <= MOST; in_n++)
+            for (int64_t n = 0; n <= N; n = n < 40 ? n + 1 : n + 1653) {
+                for (int r = 0; r < MOST; r++)
+                    for (int i = 0; i < N; i++) in[r][i] = before[r][i] = any_float((uint64_t)r, (uint64_t)i);
+                void *places[MOST] = {in[0], in[1], in[2], in[3], in[4], in[5]}, *one[1] = {apart};
+                loops->sum(one, 1, (const void *const *)places, in_n, n, FW_F32);
+                loops->sum(places, in_n, (const void *const *)places, in_n, n, FW_F32);
+                for (int64_t i = 0; i < N; i++) {
+                    float sum = before[0][i];
+                    for (int r = 1; r < in_n; r++) sum += before[r][i];
+                    for (int r = 0; r < MOST; r++) {
+                        float want = r < in_n && i < n ? sum : before[r][i];
+                        if (isnan(want))
+                            assert_true(isnan(in[r][i]));
+                        else
+                            assert_int_equal(bits_of(in[r][i]), bits_of(want));
+                        if (r < in_n && i < n) assert_int_equal(bits_of(in[r][i]), bits_of(in[0][i])); /* NaN too */
+                    }
+                    if (i < n && !isnan(sum)) assert_int_equal(bits_of(apart[i]), bits_of(sum));
                 }
-                if (i < n && !isnan(sum)) assert_int_equal(bits_of(apart[i]), bits_of(sum));
             }
-        }
+    }
 }
 
 static void bf16_sums_are_rounded_once(void **state) {
     (void)state;
-    static fw_bf16 in[3][N], out[N];
-    for (int r = 0; r < 3; r++)
-        for (int i = 0; i < N; i++) in[r][i] = (fw_bf16)fw_rng_bits(9, (uint64_t)r, (uint64_t)i);
-    const void *from[3] = {in[0], in[1], in[2]};
-    void *to[1] = {out};
-    fw_comm_sum(to, 1, from, 3, N, FW_BF16);
-    for (int i = 0; i < N; i++) {
-        float sum = fw_bf16_to_f32(in[0][i]) + fw_bf16_to_f32(in[1][i]);
-        sum += fw_bf16_to_f32(in[2][i]);
-        if (isnan(sum))
-            assert_true(isnan(fw_bf16_to_f32(out[i])));
-        else
-            assert_int_equal(out[i], fw_bf16_from_f32(sum));
+    enum { MOST = 6 };
+    static fw_bf16 in[MOST][N], before[MOST][N], out[N + 3];
+    for (int r = 0; r < MOST; r++)
+        for (int i = 0; i < N; i++) before[r][i] = (fw_bf16)fw_rng_bits(9, (uint64_t)r, (uint64_t)i);
+    for (int v = 0; v < 3; v++) {
+        const fw_comm_loops *loops = fw_comm_loops_variant(variant_names[v]);
+        if (loops == NULL) continue;
+        for (int in_n = 1; in_n <= MOST; in_n++)
+            for (int64_t n = 0; n <= N; n = n < 70 ? n + 1 : n + 1643) {
+                memcpy(in, before, sizeof in);
+                void *places[MOST] = {in[0], in[1], in[2], in[3], in[4], in[5]}, *one[1] = {out + 3};
+                loops->sum(one, 1, (const void *const *)places, in_n, n, FW_BF16);
+                loops->sum(places, in_n, (const void *const *)places, in_n, n, FW_BF16);
+                for (int64_t i = 0; i < N; i++) {
+                    float sum = fw_bf16_to_f32(before[0][i]);
+                    int nan_n = isnan(sum);
+                    for (int r = 1; r < in_n; r++) nan_n += isnan(fw_bf16_to_f32(before[r][i]));
+                    for (int r = 1; r < in_n; r++) sum += fw_bf16_to_f32(before[r][i]);
+                    if (i >= n) continue;
+                    assert_int_equal(in[0][i], out[i + 3]);
+                    if (nan_n > 1) /* whose payload it has is the compiler's choice */
+                        assert_true(isnan(fw_bf16_to_f32(in[0][i])));
+                    else
+                        assert_int_equal(in[0][i], fw_bf16_from_f32(sum));
+                }
+                for (int r = 0; r < MOST; r++)
+                    for (int64_t i = 0; i < N; i++)
+                        assert_int_equal(in[r][i], r < in_n && i < n ? in[0][i] : before[r][i]);
+            }
+    }
+}
+
+static void every_bf16_value_is_rounded_as_in_base(void **state) {
+    (void)state;
+    static fw_bf16 a[65536], b[65536], out[65536];
+    for (int i = 0; i < 65536; i++) a[i] = (fw_bf16)i;
+    for (int v = 0; v < 3; v++) {
+        const fw_comm_loops *loops = fw_comm_loops_variant(variant_names[v]);
+        if (loops == NULL) continue;
+        const void *from[2] = {a, b};
+        void *to[1] = {out};
+        for (int shift = 0; shift < 12; shift++) { /* a sum of two bf16 values with ties, denormals and overflow */
+            for (int i = 0; i < 65536; i++)
+                b[i] = (fw_bf16)((i & 0x8000) | (((i & 0x7f80) - shift * 0x80) & 0x7fff) | (i * 37 & 0x7f));
+            loops->sum(to, 1, from, 2, 65536, FW_BF16);
+            for (int i = 0; i < 65536; i++) {
+                float x = fw_bf16_to_f32(a[i]), y = fw_bf16_to_f32(b[i]);
+                if (!isnan(x) || !isnan(y)) assert_int_equal(out[i], fw_bf16_from_f32(x + y));
+            }
+        }
+        loops->sum(to, 1, from, 1, 65536, FW_BF16);
+        for (int i = 0; i < 65536; i++) assert_int_equal(out[i], fw_bf16_from_f32(fw_bf16_to_f32(a[i])));
     }
     /* 256 + 1 + 1: rounded after each addition it would stay 256 */
-    fw_bf16 a = fw_bf16_from_f32(256), b = fw_bf16_from_f32(1);
-    const void *small[3] = {&a, &b, &b};
-    to[0] = out;
-    fw_comm_sum(to, 1, small, 3, 1, FW_BF16);
-    assert_int_equal(out[0], fw_bf16_from_f32(258));
+    fw_bf16 big = fw_bf16_from_f32(256), one = fw_bf16_from_f32(1), sum;
+    fw_comm_sum(&(void *){&sum}, 1, (const void *const[3]){&big, &one, &one}, 3, 1, FW_BF16);
+    assert_int_equal(sum, fw_bf16_from_f32(258));
+}
+
+static void copies_past_the_caches_are_copies(void **state) {
+    (void)state;
+    static char from[5000], to[5000];
+    for (int i = 0; i < 5000; i++) from[i] = (char)fw_rng_bits(4, 0, (uint64_t)i);
+    for (int v = 0; v < 3; v++) {
+        const fw_comm_loops *loops = fw_comm_loops_variant(variant_names[v]);
+        if (loops == NULL) continue;
+        for (size_t bytes = 0; bytes < 400; bytes += bytes < 140 ? 1 : 77)
+            for (size_t skew = 0; skew < 70; skew += 3) {
+                memset(to, 0, sizeof to);
+                loops->copy_past_cache(to + skew, from + skew / 2, bytes);
+                assert_memory_equal(to + skew, from + skew / 2, bytes);
+                for (size_t i = 0; i < 600; i++)
+                    if (i < skew || i >= skew + bytes) assert_int_equal(to[i], 0);
+            }
+    }
 }
 
 static void cpus_are_shared_evenly(void **state) {
@@ -215,6 +278,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fp32_sums_have_the_bits_of_a_plain_loop),
         cmocka_unit_test(bf16_sums_are_rounded_once),
+        cmocka_unit_test(every_bf16_value_is_rounded_as_in_base),
+        cmocka_unit_test(copies_past_the_caches_are_copies),
         cmocka_unit_test(cpus_are_shared_evenly),
         cmocka_unit_test(the_environment_says_where_a_rank_stands),
         cmocka_unit_test(half_an_environment_is_an_error_with_its_name),

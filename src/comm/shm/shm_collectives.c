@@ -1,203 +1,232 @@
-/* The collectives on shared memory. Each begins with a barrier (every rank has come, its data is ready and its
- * descriptor published) and ends with one (nobody touches another's data any more).
+/* The collectives on shared memory. Each begins with a barrier (shm_meet.c). Then there are three ways:
  *
- * Buffers from fw_comm_alloc are worked on where they are. For all others, data goes through each rank's staging
- * buffer, piece by piece. Which way is decided from all descriptors, so every rank takes the same. */
+ *   small    at most a slot of bytes from each rank: it was copied into the rank's slot before the barrier, and every
+ *            rank takes what it needs from all slots. Nobody touches another's memory, so no second barrier.
+ *   shared   memory of fw_comm_alloc on every rank: worked on where it is. A barrier at the end: nobody touches
+ *            another's data any more.
+ *   staged   all else goes through the halves of each rank's staging buffer, piece by piece, in turn, so that a barrier
+ *            a piece is enough.
+ *
+ * Slots, halves and descriptors are written again only after the next collective's first barrier, or in turn. */
 #include "comm/comm_sum.h"
-#include "comm/shm/shm_internal.h"
+#include "comm/shm/shm_meet.h"
 
-#include <stdio.h>
 #include <string.h>
 
-/* Where a pointer lies in the regions; region -1 when it is private memory. */
-static void locate(const fw_comm *c, const void *pointer, size_t bytes, int32_t *region, uint64_t *offset) {
-    const fw_shm_host *s = fw_shm_of(c)->host;
-    const size_t me = (size_t)c->job->all->options.rank;
-    *region = -1;
-    *offset = 0;
-    int region_n = atomic_load_explicit(&s->region_n, memory_order_acquire);
-    for (int i = 0; i < region_n; i++) {
-        const fw_shm_region *g = &s->region[i];
-        uintptr_t own = (uintptr_t)(g->base + me * g->stride_bytes), p = (uintptr_t)pointer;
-        if (p < own || p - own > g->bytes || bytes > g->bytes - (p - own)) continue;
-        *region = i;
-        *offset = p - own;
-        return;
-    }
-}
+typedef struct run {
+    fw_comm *c;
+    const fw_comm_op *op;
+    fw_shm *s;
+    int world, me;
+    int64_t size; /* bytes of one element */
+    fw_shm_meeting meeting;
+} run;
 
-static fw_shm_descriptor *descriptor_of(const fw_comm *c, int rank) {
-    return &fw_shm_of(c)->control->rank[rank].descriptor;
-}
-
-/* Rank r's buffer as this process sees it; its descriptor names a region. */
-static char *shared_of(const fw_comm *c, int rank) {
-    const fw_shm_descriptor *d = descriptor_of(c, rank);
-    const fw_shm_region *g = &fw_shm_of(c)->host->region[d->region];
-    return g->base + (size_t)fw_comm_job_rank(c, rank) * g->stride_bytes + d->offset;
-}
-
-static int all_shared(const fw_comm *c) {
-    for (int r = 0; r < c->options.world; r++)
-        if (descriptor_of(c, r)->region < 0) return 0;
-    return 1;
-}
-
-/* "all_reduce layers.3 of 20 fp32 (root 0)" */
-static const char *describe(char out[160], const fw_shm_descriptor *d) {
-    snprintf(out, 160, "%s%s%.39s of %lld %s (root %d)", fw_comm_kind_name((fw_comm_kind)d->kind),
-             d->label[0] ? " " : "", d->label, (long long)d->n, fw_dtype_name((fw_dtype)d->dtype), d->root);
-    return out;
-}
-
-static fw_status compare_descriptors(const fw_comm *c, uint64_t number) {
-    const fw_shm_descriptor *zero = descriptor_of(c, 0);
-    for (int r = 1; r < c->options.world; r++) {
-        const fw_shm_descriptor *d = descriptor_of(c, r);
-        if (d->kind == zero->kind && d->dtype == zero->dtype && d->root == zero->root && d->n == zero->n &&
-            d->label_hash == zero->label_hash)
-            continue;
-        char a[160], b[160], title[FW_COMM_TITLE_BYTES];
-        return fw_fail(FW_ERR_RANK, "the ranks have diverged: %s is %s on rank %d and %s on rank %d",
-                       fw_comm_title(title, c, "collective", NULL, number), describe(a, zero), fw_comm_job_rank(c, 0),
-                       describe(b, d), fw_comm_job_rank(c, r));
-    }
-    return FW_OK;
-}
-
-/* FNV-1a over what of the label fits into the descriptor. */
-static void put_label(fw_shm_descriptor *d, const char *label) {
-    d->label_hash = 0xcbf29ce484222325u;
-    int i = 0;
-    for (; label != NULL && label[i] != 0 && i < FW_SHM_LABEL_BYTES - 1; i++) {
-        d->label[i] = label[i];
-        d->label_hash = (d->label_hash ^ (unsigned char)label[i]) * 0x100000001b3u;
-    }
-    d->label[i] = 0;
-}
-
-/* Start of this rank's part of n things: parts differ by at most one grain of 16, so that they start on cache lines. */
+/* Start of this rank's part of n things: parts differ by at most one grain of 32, so that they start on cache lines. */
 static int64_t part_start(int64_t n, int rank, int world) {
-    int64_t grains = (n + 15) / 16, start = grains * rank / world * 16;
+    int64_t grains = (n + 31) / 32, start = grains * rank / world * 32;
     return start < n ? start : n;
 }
 
-static fw_status barrier(fw_comm *c, const fw_comm_op *op) {
-    return fw_shm_barrier(c, FW_SHM_DATA, &(fw_shm_call){fw_comm_kind_name(op->kind), op->label, op->number});
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+static void copy_small(void *to, const void *from, int64_t bytes) {
+    if (to != from && bytes > 0) memmove(to, from, (size_t)bytes);
 }
 
-static fw_status all_reduce(fw_comm *c, const fw_comm_op *op, int shared) {
-    fw_shm *s = fw_shm_of(c);
-    const int world = c->options.world, me = c->options.rank;
-    const size_t size = fw_dtype_bytes(op->dtype);
-    const int64_t piece_n = shared ? op->n : (int64_t)(s->stage_bytes / size);
-    void *place[FW_COMM_MAX_WORLD];
-    for (int64_t at = 0; at < op->n; at += piece_n) {
-        int64_t now_n = op->n - at < piece_n ? op->n - at : piece_n;
-        if (!shared) {
-            memcpy(fw_shm_stage(s, me), (char *)op->buffer + (size_t)at * size, (size_t)now_n * size);
-            FW_TRY(barrier(c, op));
-        }
-        int64_t first = part_start(now_n, me, world), last = part_start(now_n, me + 1, world);
-        for (int r = 0; r < world; r++)
-            place[r] = (shared ? shared_of(c, r) : fw_shm_stage(s, r)) + (size_t)first * size;
-        fw_comm_sum(place, world, (const void *const *)place, world, last - first, op->dtype);
-        if (!shared) {
-            FW_TRY(barrier(c, op));
-            memcpy((char *)op->buffer + (size_t)at * size, fw_shm_stage(s, me), (size_t)now_n * size);
-        }
+/* ---- small ---- */
+
+/* What this rank gives; 0: nothing. */
+static int64_t given_bytes(const run *u) {
+    switch (u->op->kind) {
+    case FW_COMM_ALL_REDUCE:
+    case FW_COMM_REDUCE_SCATTER: return u->op->n * u->size;
+    case FW_COMM_ALL_GATHER: return u->op->n / u->world * u->size;
+    case FW_COMM_BROADCAST: return u->op->n;
+    case FW_COMM_KIND_N: break;
     }
-    return FW_OK;
+    return 0;
 }
 
-static fw_status reduce_scatter(fw_comm *c, const fw_comm_op *op, int shared) {
-    fw_shm *s = fw_shm_of(c);
-    const int world = c->options.world, me = c->options.rank;
-    const size_t size = fw_dtype_bytes(op->dtype);
-    const int64_t part_n = op->n / world, piece_n = shared ? part_n : (int64_t)(s->stage_bytes / size) / world;
+static void give_small(const run *u) {
+    const void *from = u->op->kind == FW_COMM_ALL_GATHER ? u->op->part : u->op->buffer;
+    if (u->op->kind == FW_COMM_BROADCAST && u->me != u->op->root) return;
+    copy_small(fw_shm_slot(u->s, u->me, u->op->number), from, given_bytes(u));
+}
+
+static void take_small(const run *u) {
+    const fw_comm_op *op = u->op;
+    const int64_t bytes = given_bytes(u), part_n = op->n / u->world;
+    const int is_scatter = op->kind == FW_COMM_REDUCE_SCATTER;
     const void *from[FW_COMM_MAX_WORLD];
-    for (int64_t at = 0; at < part_n; at += piece_n) {
-        int64_t now_n = part_n - at < piece_n ? part_n - at : piece_n;
-        if (!shared) { /* my stage: this piece of every rank's part, one behind the other */
-            for (int r = 0; r < world; r++)
-                memcpy(fw_shm_stage(s, me) + (size_t)(r * now_n) * size,
-                       (char *)op->buffer + (size_t)(r * part_n + at) * size, (size_t)now_n * size);
-            FW_TRY(barrier(c, op));
+    for (int r = 0; r < u->world; r++)
+        from[r] = fw_shm_slot(u->s, r, op->number) + (is_scatter ? u->me * part_n * u->size : 0);
+    if (op->kind == FW_COMM_ALL_GATHER) {
+        for (int r = 0; r < u->world; r++) copy_small((char *)op->buffer + r * bytes, from[r], bytes);
+    } else if (op->kind == FW_COMM_BROADCAST) {
+        if (u->me != op->root) copy_small(op->buffer, from[op->root], bytes);
+    } else {
+        void *to = is_scatter ? op->part : op->buffer;
+        fw_comm_sum(&to, 1, from, u->world, is_scatter ? part_n : op->n, op->dtype);
+    }
+}
+
+/* ---- shared ---- */
+
+static void sum_in_place(const run *u) {
+    int64_t first = part_start(u->op->n, u->me, u->world), last = part_start(u->op->n, u->me + 1, u->world);
+    void *place[FW_COMM_MAX_WORLD];
+    for (int r = 0; r < u->world; r++) place[r] = u->meeting.buffer[r] + first * u->size;
+    fw_comm_sum(place, u->world, (const void *const *)place, u->world, last - first, u->op->dtype);
+}
+
+static void sum_own_part(const run *u) {
+    const int64_t part_n = u->op->n / u->world;
+    const void *from[FW_COMM_MAX_WORLD];
+    for (int r = 0; r < u->world; r++) from[r] = u->meeting.buffer[r] + u->me * part_n * u->size;
+    fw_comm_sum(&u->op->part, 1, from, u->world, part_n, u->op->dtype);
+}
+
+/* Every rank fetches the parts of the others, beginning with its neighbour's: not all read one rank at a time. */
+static void fetch_parts(const run *u) {
+    const int64_t bytes = given_bytes(u);
+    for (int k = 0; k < u->world; k++) {
+        int r = (u->me + k) % u->world;
+        fw_comm_copy((char *)u->op->buffer + r * bytes, r == u->me ? u->op->part : u->meeting.part[r], (size_t)bytes);
+    }
+}
+
+/* Private parts, shared buffers: every rank brings its part to the others. */
+static void bring_part(const run *u) {
+    const int64_t bytes = given_bytes(u);
+    for (int k = 0; k < u->world; k++)
+        fw_comm_copy(u->meeting.buffer[(u->me + k) % u->world] + u->me * bytes, u->op->part, (size_t)bytes);
+}
+
+/* 0: this way is not open. */
+static int run_shared(const run *u) {
+    const fw_shm_meeting *m = &u->meeting;
+    switch (u->op->kind) {
+    case FW_COMM_ALL_REDUCE:
+        if (m->buffers_shared) sum_in_place(u);
+        return m->buffers_shared;
+    case FW_COMM_REDUCE_SCATTER:
+        if (m->buffers_shared) sum_own_part(u);
+        return m->buffers_shared;
+    case FW_COMM_ALL_GATHER:
+        if (m->parts_shared)
+            fetch_parts(u);
+        else if (m->buffers_shared)
+            bring_part(u);
+        return m->parts_shared || m->buffers_shared;
+    case FW_COMM_BROADCAST:
+        if (m->buffer[u->op->root] == NULL) return 0;
+        if (u->me != u->op->root) fw_comm_copy(u->op->buffer, m->buffer[u->op->root], (size_t)u->op->n);
+        return 1;
+    case FW_COMM_KIND_N: break;
+    }
+    return 0;
+}
+
+/* ---- staged ---- */
+
+static char *half(const run *u, int rank, int64_t piece) { return fw_shm_half(u->s, rank, (uint64_t)piece); }
+
+static fw_status barrier(const run *u) { return fw_shm_data_barrier(u->c, u->op); }
+
+static fw_status all_reduce_staged(const run *u) {
+    const int64_t piece_n = u->s->half_bytes / u->size;
+    for (int64_t at = 0, k = 0; at < u->op->n; at += piece_n, k++) {
+        int64_t now_n = smaller(piece_n, u->op->n - at);
+        char *own = (char *)u->op->buffer + at * u->size;
+        copy_small(half(u, u->me, k), own, now_n * u->size);
+        FW_TRY(barrier(u));
+        if (u->world == 2) { /* both sum all of it, in the same order: cheaper than to fetch the other's sums */
+            const void *from[2] = {half(u, 0, k), half(u, 1, k)};
+            fw_comm_sum(&(void *){own}, 1, from, 2, now_n, u->op->dtype);
+            continue;
         }
-        for (int r = 0; r < world; r++)
-            from[r] = shared ? shared_of(c, r) + (size_t)(me * part_n) * size
-                             : fw_shm_stage(s, r) + (size_t)(me * now_n) * size;
-        void *to = (char *)op->part + (size_t)at * size;
-        fw_comm_sum(&to, 1, from, world, now_n, op->dtype);
-        if (!shared) FW_TRY(barrier(c, op));
+        int64_t first = part_start(now_n, u->me, u->world), last = part_start(now_n, u->me + 1, u->world);
+        const void *from[FW_COMM_MAX_WORLD];
+        for (int r = 0; r < u->world; r++) from[r] = half(u, r, k) + first * u->size;
+        void *to = half(u, u->me, k) + first * u->size;
+        fw_comm_sum(&to, 1, from, u->world, last - first, u->op->dtype);
+        FW_TRY(barrier(u));
+        for (int r = 0; r < u->world; r++) {
+            first = part_start(now_n, r, u->world), last = part_start(now_n, r + 1, u->world);
+            copy_small(own + first * u->size, half(u, r, k) + first * u->size, (last - first) * u->size);
+        }
     }
     return FW_OK;
 }
 
-static void copy_unless_same(char *to, const char *from, size_t bytes) {
-    if (to != from && bytes > 0) memcpy(to, from, bytes);
-}
-
-static fw_status all_gather(fw_comm *c, const fw_comm_op *op, int shared) {
-    fw_shm *s = fw_shm_of(c);
-    const int world = c->options.world, me = c->options.rank;
-    const size_t part_bytes = (size_t)(op->n / world) * fw_dtype_bytes(op->dtype), own_at = (size_t)me * part_bytes;
-    if (shared) {
-        for (int k = 0; k < world; k++) { /* each rank starts with itself: not all write to one at a time */
-            int r = (me + k) % world;
-            copy_unless_same(shared_of(c, r) + own_at, op->part, part_bytes);
-        }
-        return FW_OK;
+/* A rank's half: a piece of every rank's part, one behind the other. */
+static fw_status reduce_scatter_staged(const run *u) {
+    const int64_t part_n = u->op->n / u->world, piece_n = u->s->half_bytes / u->size / u->world;
+    for (int64_t at = 0, k = 0; at < part_n; at += piece_n, k++) {
+        int64_t now_n = smaller(piece_n, part_n - at);
+        const void *from[FW_COMM_MAX_WORLD];
+        for (int r = 0; r < u->world; r++)
+            copy_small(half(u, u->me, k) + r * now_n * u->size, (char *)u->op->buffer + (r * part_n + at) * u->size,
+                       now_n * u->size);
+        FW_TRY(barrier(u));
+        for (int r = 0; r < u->world; r++) from[r] = half(u, r, k) + u->me * now_n * u->size;
+        fw_comm_sum(&(void *){(char *)u->op->part + at * u->size}, 1, from, u->world, now_n, u->op->dtype);
     }
-    for (size_t at = 0; at < part_bytes; at += s->stage_bytes) {
-        size_t now_bytes = part_bytes - at < s->stage_bytes ? part_bytes - at : s->stage_bytes;
-        memcpy(fw_shm_stage(s, me), (const char *)op->part + at, now_bytes);
-        FW_TRY(barrier(c, op));
-        for (int r = 0; r < world; r++)
-            if (r != me) memcpy((char *)op->buffer + (size_t)r * part_bytes + at, fw_shm_stage(s, r), now_bytes);
-        FW_TRY(barrier(c, op));
-    }
-    copy_unless_same((char *)op->buffer + own_at, op->part, part_bytes);
     return FW_OK;
 }
 
-static fw_status broadcast(fw_comm *c, const fw_comm_op *op) {
-    fw_shm *s = fw_shm_of(c);
-    const int is_root = c->options.rank == op->root;
-    const size_t bytes = (size_t)op->n;
-    char *stage = fw_shm_stage(s, op->root);
-    if (descriptor_of(c, op->root)->region >= 0) {
-        if (!is_root) memcpy(op->buffer, shared_of(c, op->root), bytes);
-        return FW_OK;
+static fw_status all_gather_staged(const run *u) {
+    const int64_t bytes = given_bytes(u), piece = u->s->half_bytes;
+    char *to = u->op->buffer;
+    for (int64_t at = 0, k = 0; at < bytes; at += piece, k++) {
+        int64_t now = smaller(piece, bytes - at);
+        copy_small(half(u, u->me, k), (const char *)u->op->part + at, now);
+        FW_TRY(barrier(u));
+        for (int r = 0; r < u->world; r++)
+            if (r != u->me) copy_small(to + r * bytes + at, half(u, r, k), now);
     }
-    for (size_t at = 0; at < bytes; at += s->stage_bytes) {
-        size_t now_bytes = bytes - at < s->stage_bytes ? bytes - at : s->stage_bytes;
-        if (is_root) memcpy(stage, (char *)op->buffer + at, now_bytes);
-        FW_TRY(barrier(c, op));
-        if (!is_root) memcpy((char *)op->buffer + at, stage, now_bytes);
-        FW_TRY(barrier(c, op));
+    copy_small(to + u->me * bytes, u->op->part, bytes);
+    return FW_OK;
+}
+
+static fw_status broadcast_staged(const run *u) {
+    const int64_t bytes = u->op->n, piece = u->s->half_bytes;
+    char *own = u->op->buffer;
+    for (int64_t at = 0, k = 0; at < bytes; at += piece, k++) {
+        int64_t now = smaller(piece, bytes - at);
+        if (u->me == u->op->root) copy_small(half(u, u->me, k), own + at, now);
+        FW_TRY(barrier(u));
+        if (u->me != u->op->root) copy_small(own + at, half(u, u->op->root, k), now);
+    }
+    return FW_OK;
+}
+
+static fw_status run_staged(const run *u) {
+    switch (u->op->kind) {
+    case FW_COMM_ALL_REDUCE: return all_reduce_staged(u);
+    case FW_COMM_REDUCE_SCATTER: return reduce_scatter_staged(u);
+    case FW_COMM_ALL_GATHER: return all_gather_staged(u);
+    case FW_COMM_BROADCAST: return broadcast_staged(u);
+    case FW_COMM_KIND_N: break;
     }
     return FW_OK;
 }
 
 fw_status fw_shm_run(fw_comm *c, const fw_comm_op *op) {
-    size_t bytes = (size_t)op->n * fw_dtype_bytes(op->dtype);
-    fw_shm_descriptor *mine = descriptor_of(c, c->options.rank);
-    mine->kind = (int32_t)op->kind;
-    mine->dtype = (int32_t)op->dtype;
-    mine->root = op->root;
-    mine->n = op->n;
-    locate(c, op->buffer, bytes, &mine->region, &mine->offset);
-    put_label(mine, op->label);
-    FW_TRY(barrier(c, op));
-    FW_TRY(compare_descriptors(c, op->number));
-    int shared = all_shared(c);
-    switch (op->kind) {
-    case FW_COMM_ALL_REDUCE: FW_TRY(all_reduce(c, op, shared)); break;
-    case FW_COMM_REDUCE_SCATTER: FW_TRY(reduce_scatter(c, op, shared)); break;
-    case FW_COMM_ALL_GATHER: FW_TRY(all_gather(c, op, shared)); break;
-    case FW_COMM_BROADCAST: FW_TRY(broadcast(c, op)); break;
-    case FW_COMM_KIND_N: break;
+    run u = {.c = c,
+             .op = op,
+             .s = fw_shm_of(c),
+             .world = c->options.world,
+             .me = c->options.rank,
+             .size = (int64_t)fw_dtype_bytes(op->dtype)};
+    const int is_small = given_bytes(&u) <= FW_SHM_SLOT_BYTES;
+    if (is_small) give_small(&u);
+    FW_TRY(fw_shm_meet(c, op, &u.meeting));
+    if (is_small) {
+        take_small(&u);
+        return FW_OK;
     }
-    return barrier(c, op);
+    if (run_shared(&u)) return barrier(&u);
+    return run_staged(&u);
 }

@@ -13,7 +13,7 @@
 #include "comm/comm_internal.h"
 
 /* FW_SHM_PAGE: a multiple of every page size there is (arm64: up to 64 KiB). */
-enum { FW_SHM_LINE = 64, FW_SHM_PAGE = 65536, FW_SHM_REGIONS = 256 };
+enum { FW_SHM_LINE = 64, FW_SHM_PAGE = 65536, FW_SHM_REGIONS = 256, FW_SHM_SLOT_BYTES = 8192 };
 
 /* Two lanes of barriers, since small exchanges run beside the queue of collectives. */
 typedef enum fw_shm_lane_kind { FW_SHM_DATA, FW_SHM_SMALL, FW_SHM_LANE_N } fw_shm_lane_kind;
@@ -24,21 +24,28 @@ typedef struct fw_shm_lane {
     _Atomic uint32_t sleeper_n;
 } fw_shm_lane;
 
+/* Where a pointer lies: an offset in this rank's part of a region; region -1: private memory. */
+typedef struct fw_shm_place {
+    int32_t region;
+    uint64_t offset;
+} fw_shm_place;
+
 /* What a rank is about to do, compared before anybody touches data. */
 enum { FW_SHM_LABEL_BYTES = 40 };
 typedef struct fw_shm_descriptor {
-    int32_t kind, dtype, root;
-    int32_t region; /* of op.buffer; -1: private memory */
+    _Alignas(FW_SHM_LINE) int32_t kind;
+    int32_t dtype, root;
+    fw_shm_place buffer, part;
     int64_t n;
-    uint64_t offset; /* in the region */
     uint64_t label_hash;
     char label[FW_SHM_LABEL_BYTES]; /* cut off */
 } fw_shm_descriptor;
 
-/* One rank in one group. */
+/* One rank in one group. Two descriptors taken in turn: a rank can write that of collective k + 2 only after all have
+ * come to the first barrier of k + 1, and so are done with k. */
 typedef struct fw_shm_rank {
     _Alignas(FW_SHM_LINE) _Atomic uint32_t at[FW_SHM_LANE_N]; /* the barrier this rank has come to: names who is late */
-    _Alignas(FW_SHM_LINE) fw_shm_descriptor descriptor;
+    fw_shm_descriptor descriptor[2];
 } fw_shm_rank;
 
 /* Barriers and descriptors of one group. */
@@ -86,18 +93,28 @@ typedef struct fw_shm {
     size_t map_bytes;
     fw_shm_control *control;
     char *stage; /* rank r's staging buffer lies at r * stage_step_bytes */
-    size_t stage_bytes, stage_step_bytes;
+    size_t stage_step_bytes;
+    int64_t half_bytes; /* of a staging buffer: two halves, behind them two slots for small collectives */
     _Atomic uint32_t barrier_n[FW_SHM_LANE_N]; /* barriers this rank has come to */
 } fw_shm;
 
 static inline fw_shm *fw_shm_of(const fw_comm *c) { return c->state; }
-static inline char *fw_shm_stage(const fw_shm *s, int rank) { return s->stage + (size_t)rank * s->stage_step_bytes; }
+/* Halves and slots are taken in turn, as descriptors are. */
+static inline char *fw_shm_half(const fw_shm *s, int rank, uint64_t turn) {
+    return s->stage + (size_t)rank * s->stage_step_bytes + (turn & 1) * (size_t)s->half_bytes;
+}
+static inline char *fw_shm_slot(const fw_shm *s, int rank, uint64_t turn) {
+    return s->stage + (size_t)rank * s->stage_step_bytes + 2 * (size_t)s->half_bytes + (turn & 1) * FW_SHM_SLOT_BYTES;
+}
 static inline fw_shm_presence *fw_shm_presence_of(const fw_comm *c, int rank) {
     return &fw_shm_of(c)->host->presence[fw_comm_job_rank(c, rank)];
 }
 
-/* Staging for memory that is not shared: enough to amortise two barriers, small in sum. */
-static inline size_t fw_shm_stage_bytes(int world) { return world <= 8 ? 1 << 20 : 1 << 18; }
+/* Staging for memory that is not shared: enough to amortise barriers, small in sum. Divides by 64 * 64. */
+static inline int64_t fw_shm_half_bytes(int world) { return world <= 8 ? 1 << 19 : 1 << 17; }
+static inline size_t fw_shm_stage_bytes(int world) {
+    return 2 * (size_t)fw_shm_half_bytes(world) + 2 * FW_SHM_SLOT_BYTES;
+}
 
 /* What a barrier belongs to: a collective or a small exchange. */
 typedef struct fw_shm_call {

@@ -192,7 +192,8 @@ static fw_status map_control(fw_comm *c, fw_shm *s, const layout *l) {
     s->host->presence = (fw_shm_presence *)(s->map + l->presence);
     s->host->small = (fw_shm_small *)(s->map + l->small);
     s->stage = s->map + l->stage;
-    s->stage_bytes = s->stage_step_bytes = fw_shm_stage_bytes(c->options.world);
+    s->stage_step_bytes = fw_shm_stage_bytes(c->options.world);
+    s->half_bytes = fw_shm_half_bytes(c->options.world);
     return FW_OK;
 }
 

@@ -114,7 +114,7 @@ fw_status fw_shm_open_group(fw_comm *parent, fw_comm *group) {
     s->map_bytes = range.stride_bytes * (size_t)parent->options.world;
     s->control = (fw_shm_control *)first;
     s->stage = first + control_bytes;
-    s->stage_bytes = fw_shm_stage_bytes((int)most);
+    s->half_bytes = fw_shm_half_bytes((int)most);
     s->stage_step_bytes = range.stride_bytes * (size_t)group->stride;
     group->transport = parent->transport;
     group->state = s;
