@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/host.h"
 #include "base/rng.h"
+#include "base/trace_event.h"
 #include "comm/launcher.h"
 #include "support/world.h"
 
@@ -12,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -230,6 +232,36 @@ static int small_exchanges(fw_comm *c, void *context) {
     return 0;
 }
 
+/* Spans by name: the collective at work, and the wait of a rank that really waited. */
+static int traced(fw_comm *c, void *context) {
+    (void)context;
+    const int me = fw_comm_rank(c), world = fw_comm_world(c);
+    float x[8] = {0};
+    fw_comm_request request = {.label = "layers.3"};
+    FW_RANK_CHECK(fw_trace_start(100) == FW_OK && fw_comm_barrier(c) == FW_OK);
+    if (me == 1) nanosleep(&(struct timespec){.tv_nsec = 50 * 1000 * 1000}, NULL);
+    uint64_t before_ns = fw_host_now_ns();
+    FW_RANK_CHECK(fw_comm_all_reduce(c, x, 8, FW_F32, &request) == FW_OK && fw_comm_wait(c, &request) == FW_OK);
+    uint64_t after_ns = fw_host_now_ns();
+    request.label = NULL;
+    FW_RANK_CHECK(fw_comm_broadcast(c, x, 8, 0, &request) == FW_OK && fw_comm_wait(c, &request) == FW_OK);
+    const fw_trace_event **event;
+    size_t n, sum_n = 0, wait_n = 0, cast_n = 0;
+    FW_RANK_CHECK(fw_comm_barrier(c) == FW_OK && fw_trace_collect(&event, &n) == FW_OK);
+    for (size_t i = 0; i < n; i++) {
+        int inside = event[i]->start_ns >= before_ns && event[i]->end_ns <= after_ns;
+        sum_n += event[i]->lane == FW_TRACE_COMM && strcmp(event[i]->name, "all_reduce layers.3") == 0 && inside;
+        wait_n += event[i]->lane == FW_TRACE_WAIT && strcmp(event[i]->name, "wait layers.3") == 0 && inside;
+        cast_n += event[i]->lane == FW_TRACE_COMM && strcmp(event[i]->name, "broadcast") == 0;
+    }
+    fw_free(event);
+    fw_trace_stop();
+    FW_RANK_CHECK(sum_n == 1 && cast_n == 1 && wait_n <= 1);
+    if (world == 1) FW_RANK_CHECK(wait_n == 0);
+    if (world > 1 && me == 0) FW_RANK_CHECK(wait_n == 1);
+    return 0;
+}
+
 static const int worlds[] = {1, 2, 3, 4, 5};
 
 static void every_collective_in_every_memory(void **state) {
@@ -253,12 +285,16 @@ static void small_exchanges_and_agreement(void **state) {
     for (size_t i = 0; i < 5; i++) assert_int_equal(fw_test_world(worlds[i], small_exchanges, NULL), 0);
 }
 
+static void collectives_and_waits_are_traced(void **state) {
+    (void)state;
+    for (size_t i = 0; i < 3; i++) assert_int_equal(fw_test_world(worlds[i], traced, NULL), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_collective_in_every_memory),
-        cmocka_unit_test(counters_equal_their_formulas),
-        cmocka_unit_test(many_at_once_with_more_ranks_than_cores),
-        cmocka_unit_test(small_exchanges_and_agreement),
+        cmocka_unit_test(every_collective_in_every_memory),        cmocka_unit_test(counters_equal_their_formulas),
+        cmocka_unit_test(many_at_once_with_more_ranks_than_cores), cmocka_unit_test(small_exchanges_and_agreement),
+        cmocka_unit_test(collectives_and_waits_are_traced),
     };
     return cmocka_run_group_tests(tests, make_values, drop_values);
 }
