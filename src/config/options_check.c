@@ -81,8 +81,21 @@ fw_status fw_options_check(fw_options *o) {
     return fw_fail(FW_ERR_INTERNAL, "options of an unknown command");
 }
 
+static void warn_of_sharding(const fw_options *o) {
+    const fw_strategy s = o->strategy;
+    const bool fetches = s == FW_STRATEGY_AUTO || s == FW_STRATEGY_ZERO3 || s == FW_STRATEGY_HSDP;
+    if (!fetches && o->prefetch > 0 &&
+        (fw_options_given(o, FW_OPTION_prefetch) || fw_options_given(o, FW_OPTION_fsdp_forward_prefetch) ||
+         fw_options_given(o, FW_OPTION_fsdp_backward_prefetch)))
+        fw_log_warning("prefetch has no effect with strategy %s, which keeps all weights on every rank",
+                       fw_strategy_words[s]);
+    if (o->fsdp_min_num_params > 0 && o->wrap != FW_WRAP_SIZE)
+        fw_log_warning("fsdp_min_num_params has no effect, as wrap is %s", fw_wrap_words[o->wrap]);
+}
+
 void fw_options_warn(const fw_options *o) {
     if (o->command != FW_COMMAND_TRAIN) return;
+    warn_of_sharding(o);
     if (o->warmup_steps > 0 && o->lr_scheduler_type == FW_LR_CONSTANT)
         fw_log_warning("warmup_steps has no effect with lr_scheduler_type constant; constant_with_warmup warms up");
     if (o->eval_strategy == FW_WHEN_NO && o->eval_dataset != NULL)

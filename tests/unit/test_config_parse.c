@@ -221,6 +221,12 @@ static void test_warnings(void **state) {
                  {"--eval_dataset|e", 1},
                  {"--eval_dataset|e|--eval_strategy|epoch", 0},
                  {"--max_steps|5", 0},
+                 {"--strategy|zero2|--prefetch|2", 1},
+                 {"--strategy|zero2|--prefetch|0", 0},
+                 {"--strategy|zero3|--prefetch|2", 0},
+                 {"--prefetch|2", 0},
+                 {"--strategy|ddp|--backward_prefetch|backward_pre", 1},
+                 {"--fsdp_min_num_params|5", 1}, /* before wrap follows from it */
                  {"--max_steps|5|--num_train_epochs|2", 1}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         fw_options o;
