@@ -168,6 +168,12 @@ static void on_done(void *context, const fw_train_result *r) {
     }
     fw_terminal_printf("peak_memory = %s a rank (%llu bytes)\n", fw_human_size(peak, r->peak_bytes),
                        (unsigned long long)r->peak_bytes);
+    if (r->taken_bytes == r->planned_bytes)
+        fw_terminal_printf("planned_memory = %llu bytes, all taken and no more\n",
+                           (unsigned long long)r->planned_bytes);
+    else
+        fw_log_warning("the plan was %llu bytes and %llu were taken; please report it",
+                       (unsigned long long)r->planned_bytes, (unsigned long long)r->taken_bytes);
     if (d->world > 1 && r->traffic_steps > 0) show_traffic(r);
     if (r->trace != NULL) fw_terminal_printf("trace = %s\n", r->trace);
     if (r->model_dir != NULL)

@@ -170,9 +170,12 @@ fw_status fw_comm_alloc(fw_comm *c, void **out, size_t bytes, const char *what) 
     *out = NULL;
     FW_TRY(fw_comm_refuse_group(c, "alloc"));
     fw_status status = c->transport->alloc(c, out, bytes, what);
+    if (status == FW_OK) c->allocated_bytes += bytes;
     if (status != FW_OK) fw_comm_abort(c, status);
     return status;
 }
+
+size_t fw_comm_allocated_bytes(const fw_comm *c) { return c->allocated_bytes; }
 
 void fw_comm_abort(fw_comm *c, fw_status reason) {
     if (c == NULL || reason == FW_OK) return;

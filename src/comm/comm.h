@@ -79,6 +79,9 @@ fw_status fw_comm_alloc(fw_comm *c, void **out, size_t bytes, const char *what);
  * of this call overlap or leave a rank out: names two ranks and their groups), FW_ERR_NOMEM. */
 fw_status fw_comm_group(fw_comm **out, fw_comm *parent, int first, int stride, int n);
 
+/* What fw_comm_alloc has given this rank, as it was asked for. */
+size_t fw_comm_allocated_bytes(const fw_comm *c);
+
 /* One started collective; owned by the caller, valid until waited for. Zero-initialise it.
  * label: set by the caller before the start, or NULL: what is moved, e.g. "layers.3". The same on every rank (its
  * first 39 bytes are compared); must outlive the wait. Appears in messages and in the trace. */

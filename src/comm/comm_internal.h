@@ -61,6 +61,7 @@ struct fw_comm {
     uint64_t last_ticket;
     fw_comm_tally tally[FW_COMM_KIND_N];
     _Atomic uint64_t wait_ns, busy_ns;
+    size_t allocated_bytes; /* by fw_comm_alloc */
 };
 
 static inline int fw_comm_job_rank(const fw_comm *c, int rank) { return c->first + rank * c->stride; }

@@ -1,5 +1,6 @@
 #include "device/device.h"
 
+#include "base/log.h"
 #include "device/device_kinds.h"
 
 #include <string.h>
@@ -26,11 +27,19 @@ void fw_device_destroy(fw_device *d) {
     if (d != NULL) d->ops->destroy(d);
 }
 
-static fw_status take(fw_device *d, void **out, size_t bytes, const char *what, int lazy) {
-    *out = NULL;
-    if (d->frozen)
+fw_status fw_device_check_frozen(const fw_device *d, const char *what, size_t bytes) {
+    if (d->frozen == FW_FROZEN_STRICT)
         return fw_fail(FW_ERR_FIT, "%s asks for %zu bytes after the plan was frozen: the memory plan misses it", what,
                        bytes);
+    if (d->frozen == FW_FROZEN_WARN)
+        fw_log_warning("%s takes %zu bytes that the memory plan misses; the run goes on, please report it", what,
+                       bytes);
+    return FW_OK;
+}
+
+static fw_status take(fw_device *d, void **out, size_t bytes, const char *what, int lazy) {
+    *out = NULL;
+    FW_TRY(fw_device_check_frozen(d, what, bytes));
     fw_status status = d->ops->alloc(d, out, bytes, lazy);
     if (status != FW_OK) return fw_fail_context(status, "%s (%zu bytes): ", what, bytes);
     d->allocated_bytes += bytes;
@@ -68,7 +77,7 @@ fw_status fw_device_scratch_bytes(fw_device *d, const fw_device_limits *limits, 
     return d->ops->reserve(d, limits, 1, bytes);
 }
 
-void fw_device_freeze(fw_device *d) { d->frozen = 1; }
+void fw_device_freeze(fw_device *d, fw_freeze how) { d->frozen = how; }
 
 fw_status fw_device_check_complete(const fw_device *d) {
 #define FW_OP(op, parameters, arguments)                                                                               \

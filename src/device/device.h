@@ -84,6 +84,10 @@ typedef struct fw_device_limits {
     int64_t H, K, D;    /* attention heads and head size */
 } fw_device_limits;
 
+/* The plan is complete. What asks for memory afterwards was missed by it: an error in tests, and on a user's machine,
+ * where the run can go on, a warning that names it. */
+typedef enum fw_freeze { FW_NOT_FROZEN, FW_FROZEN_WARN, FW_FROZEN_STRICT } fw_freeze;
+
 typedef struct fw_device_ops {
 #define FW_OP(name, parameters, arguments) fw_status(*name) FW_OP_PARAMETERS parameters;
 #define FW_OP_PARAMETERS(...) (fw_device * d, __VA_ARGS__)
@@ -105,14 +109,14 @@ struct fw_device {
     char description[160];              /* what computes: "cpu: AVX-512, fp32 products by oneDNN 2.6.3, 1 thread" */
     fw_threads *threads;                /* borrowed; NULL: one thread */
     size_t allocated_bytes, peak_bytes; /* planned memory and scratch now, and the most ever */
-    int frozen;                         /* after fw_device_freeze an alloc is an error */
+    fw_freeze frozen;                   /* what an allocation means from now on */
     int on_host;                        /* device memory is memory of this process: the host may use it directly */
 };
 
 /* name: "ref", "cpu" or "auto". The pool is borrowed until destroy. Errors: FW_ERR_OPTION (unknown name). */
 fw_status fw_device_create(fw_device **out, const char *name, fw_threads *threads);
 void fw_device_destroy(fw_device *d);
-/* Errors: FW_ERR_FIT after fw_device_freeze; FW_ERR_NOMEM. `what` names the memory in messages. */
+/* Errors: FW_ERR_FIT after fw_device_freeze to FW_FROZEN_STRICT; FW_ERR_NOMEM. `what` names the memory in messages. */
 fw_status fw_device_alloc(fw_device *d, void **out, size_t bytes, const char *what);
 /* The same for memory that is written before it is read: its pages are taken by the first write, not here. No check is
  * lost by that: the plan has compared all of it with what is free, and a system that runs out of pages all the same ends
@@ -123,7 +127,9 @@ void fw_device_take_pages(fw_device *d, void *block, size_t bytes);
 void fw_device_free(fw_device *d, void *block, size_t bytes);
 fw_status fw_device_reserve(fw_device *d, const fw_device_limits *limits);
 fw_status fw_device_scratch_bytes(fw_device *d, const fw_device_limits *limits, size_t *bytes);
-void fw_device_freeze(fw_device *d);
+void fw_device_freeze(fw_device *d, fw_freeze how);
+/* Whether memory may still be taken: devices ask before their scratch grows. Error: FW_ERR_FIT. */
+fw_status fw_device_check_frozen(const fw_device *d, const char *what, size_t bytes);
 /* FW_ERR_INTERNAL naming the first operation the vtable lacks. */
 fw_status fw_device_check_complete(const fw_device *d);
 

@@ -177,7 +177,7 @@ static fw_status take(fw_job *job, const fw_activation_options *a) {
     FW_TRY(fw_token_buffers_init(&job->tokens, job->device, fw_arena_at(arena, job->plan.token_block), a->N_max));
     FW_TRY(fw_activations_fill_rope(&job->activations, &job->model, job->device));
     FW_TRY(fw_shard_create(&job->shard, &job->plan.layout, arena, job->device, job->comm));
-    fw_device_freeze(job->device);
+    fw_device_freeze(job->device, FW_FROZEN_WARN);
     return fw_shard_load(job->shard, FW_SHARD_WEIGHT, read_unit, job);
 }
 

@@ -271,6 +271,8 @@ static fw_status finish(trainer *t, fw_status loop_status) {
                                   .train_s = seconds,
                                   .final_loss = t->last_logged_loss,
                                   .peak_bytes = t->peak_bytes,
+                                  .planned_bytes = t->job.plan.memory.device_bytes + t->job.plan.memory.shared_bytes,
+                                  .taken_bytes = t->job.device->peak_bytes + fw_comm_allocated_bytes(t->job.comm),
                                   .traffic = t->traffic,
                                   .traffic_steps = t->train_steps,
                                   .model_dir = model_dir,

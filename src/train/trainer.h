@@ -39,9 +39,11 @@ typedef struct fw_train_result {
     uint64_t peak_bytes;       /* largest resident size of any rank */
     fw_shard_counters traffic; /* of this rank, in this run's steps */
     int64_t traffic_steps;     /* how many they were */
-    const char *model_dir;     /* where the model is; NULL when interrupted */
-    const char *trace;         /* the trace file that was written; NULL: none */
-    const char *checkpoint;    /* the last checkpoint written by this run; NULL: none */
+    uint64_t planned_bytes;    /* of the arena and scratch of this rank, and what was taken at most: equal */
+    uint64_t taken_bytes;
+    const char *model_dir;  /* where the model is; NULL when interrupted */
+    const char *trace;      /* the trace file that was written; NULL: none */
+    const char *checkpoint; /* the last checkpoint written by this run; NULL: none */
 } fw_train_result;
 
 typedef struct fw_train_hooks {

@@ -105,7 +105,7 @@ static fw_status take_memory(fw_test_lab *lab) {
     FW_TRY(fw_token_buffers_init(&lab->tokens, lab->device, fw_arena_at(arena, lab->plan.token_block), N));
     FW_TRY(fw_activations_fill_rope(&lab->activations, &lab->model, lab->device));
     FW_TRY(fw_shard_create(&lab->shard, &lab->plan.layout, arena, lab->device, lab->comm));
-    fw_device_freeze(lab->device); /* a step that allocates is an error */
+    fw_device_freeze(lab->device, FW_FROZEN_STRICT); /* a step that allocates is an error */
     return fw_shard_load(lab->shard, FW_SHARD_WEIGHT, read_unit, lab);
 }
 

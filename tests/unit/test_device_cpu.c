@@ -55,7 +55,7 @@ static void test_frozen_scratch_does_not_grow(void **state) {
     must(FW_NEW_ARRAY(o, N * D));
     must(FW_NEW_ARRAY(kv, KEYS * D));
     must(fw_device_reserve(d, &limits));
-    fw_device_freeze(d);
+    fw_device_freeze(d, FW_FROZEN_STRICT);
     assert_int_equal(fw_attention_forward(d, o, NULL, q, D, kv, D, kv, D, NULL, N, KEYS - N, 1, 1, D, 1, FW_F32),
                      FW_ERR_FIT);
     assert_non_null(strstr(fw_trail_message(), "scratch"));

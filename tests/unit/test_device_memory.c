@@ -1,6 +1,7 @@
 /* device: names, memory and its counting, freezing, and allocations that fail. */
 #include "base/alloc.h"
 #include "base/host.h"
+#include "base/log.h"
 #include "device/device.h"
 
 #include <setjmp.h>
@@ -9,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include <stdio.h>
 #include <string.h>
 
 static const char *const device_names[] = {"ref", "cpu", "auto"};
@@ -28,6 +30,13 @@ static void test_names(void **state) {
     fw_device_destroy(NULL);
 }
 
+static char warnings[512];
+static void collect(fw_log_level level, const char *line, void *context) {
+    (void)level;
+    (void)context;
+    snprintf(warnings, sizeof warnings, "%s", line);
+}
+
 static void test_memory(void **state) {
     (void)state;
     static const size_t sizes[] = {0, 1, 63, 64, 65, 100000};
@@ -45,11 +54,19 @@ static void test_memory(void **state) {
             total += sizes[j];
         }
         assert_int_equal(d->allocated_bytes, total);
-        fw_device_freeze(d);
+        fw_device_freeze(d, FW_FROZEN_STRICT);
         void *more = d;
         assert_int_equal(fw_device_alloc(d, &more, 8, "the late one"), FW_ERR_FIT);
         assert_null(more);
         assert_non_null(strstr(fw_trail_message(), "the late one"));
+        fw_device_freeze(d, FW_FROZEN_WARN);
+        warnings[0] = 0;
+        fw_log_set_sink(collect, NULL, FW_LOG_WARNING);
+        assert_int_equal(fw_device_alloc(d, &more, 8, "the later one"), FW_OK);
+        fw_log_set_sink(NULL, NULL, FW_LOG_ERROR);
+        assert_non_null(strstr(warnings, "the later one takes 8 bytes"));
+        fw_device_free(d, more, 8);
+        total += 8;
         for (int j = 0; j < N; j++) fw_device_free(d, block[j], sizes[j]);
         fw_device_free(d, NULL, 5);
         assert_int_equal(d->allocated_bytes, 0);

@@ -71,10 +71,7 @@ static fw_status set_scratch(fw_cpu *d, size_t n) {
 
 fw_status fw_cpu_need(fw_cpu *d, size_t n) {
     if (n <= d->scratch_n) return FW_OK;
-    if (d->base.frozen)
-        return fw_fail(FW_ERR_FIT,
-                       "an operation needs %zu bytes of scratch and %zu were reserved: the limits miss its shape",
-                       scratch_bytes(d, n), scratch_bytes(d, d->scratch_n));
+    FW_TRY(fw_device_check_frozen(&d->base, "scratch of an operation", scratch_bytes(d, n)));
     const size_t before = scratch_bytes(d, d->scratch_n);
     FW_TRY(set_scratch(d, (n + 15) / 16 * 16));
     d->base.allocated_bytes += scratch_bytes(d, d->scratch_n) - before;
