@@ -170,7 +170,7 @@ static void test_choice(void **state) {
         assert_int_equal(p.memory.total_bytes, need[s]);
         assert_int_equal(p.layout.options.sync_each, s >= FW_SHARD_ZERO2);
         if (s > 0) assert_non_null(strstr(p.strategy_reason, "ddp needs 7.8"));
-        if (s >= FW_SHARD_ZERO2) assert_non_null(strstr(p.sync_reason, "after every micro-batch"));
+        if (s >= FW_SHARD_ZERO2) assert_non_null(strstr(p.sync_reason, "after every micro-batch, since"));
         fw_job_plan_fini(&p);
     }
     fw_plan_input in = input_of(&m, 4, (fw_shard_options){.strategy = FW_SHARD_DDP});
