@@ -94,8 +94,8 @@ static void trace_step(int64_t step, uint64_t start_ns) {
     fw_trace_since(FW_TRACE_STEP, name, start_ns);
 }
 
-fw_status fw_step_run(fw_step *s, int64_t step, int64_t epoch, int64_t step_in_epoch, double learning_rate,
-                      fw_step_result *result) {
+static fw_status run_step(fw_step *s, int64_t step, int64_t epoch, int64_t step_in_epoch, double learning_rate,
+                          fw_step_result *result) {
     int64_t micro_n = fw_batcher_micro_steps(s->batcher, step_in_epoch);
     int64_t target_n = fw_batcher_window_targets(s->batcher, epoch, step_in_epoch); /* of all ranks and micro-batches */
     float grad_scale = 1.0f / (float)target_n;
@@ -128,6 +128,14 @@ fw_status fw_step_run(fw_step *s, int64_t step, int64_t epoch, int64_t step_in_e
                                .token_n = fw_batcher_window_tokens(s->batcher, epoch, step_in_epoch),
                                .target_n = target_n};
     return FW_OK;
+}
+
+/* What was planned has been taken: memory that runs out now is a failure of this rank, not a job that does not fit. */
+fw_status fw_step_run(fw_step *s, int64_t step, int64_t epoch, int64_t step_in_epoch, double learning_rate,
+                      fw_step_result *result) {
+    fw_status status = run_step(s, step, epoch, step_in_epoch, learning_rate, result);
+    if (status == FW_ERR_NOMEM) return fw_fail(FW_ERR_RANK, "step %lld: %s", (long long)step, fw_trail_message());
+    return status;
 }
 
 fw_status fw_step_evaluate(fw_step *s, fw_batcher *batcher, fw_loss_sum *sum) {

@@ -25,8 +25,8 @@ typedef struct fw_step_result {
     int64_t token_n, target_n; /* of all ranks */
 } fw_step_result;
 
-/* Step `step` (from 1) on window (epoch, step_in_epoch). Collective. Errors: FW_ERR_RANK; FW_ERR_INPUT when the loss or
- * the gradient is not finite: then no weight has changed. */
+/* Step `step` (from 1) on window (epoch, step_in_epoch). Collective. Errors: FW_ERR_RANK (also when this rank runs out
+ * of memory); FW_ERR_INPUT when the loss or the gradient is not finite: then no weight has changed. */
 fw_status fw_step_run(fw_step *s, int64_t step, int64_t epoch, int64_t step_in_epoch, double learning_rate,
                       fw_step_result *result);
 
