@@ -14,7 +14,8 @@ loss from labels, attention is the default (SDPA), the optimizer is the fastest 
 
 Prints one JSON object: tokens per second of all ranks (median over the steps after the first two), the peak
 resident memory summed over ranks, and the seconds from the start of the command (FW_BENCH_START, in seconds since
-1970, or the start of this process) to the beginning and to the end of the first step.
+1970, or the start of this process) to the beginning and to the end of the first step, and the CPU seconds that all
+ranks had taken by then (torchrun's own are not among them).
 """
 import argparse
 import json
@@ -92,7 +93,7 @@ def main():
     if world > 1:
         model = torch.nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
 
-    ready = time.time() - start
+    ready, ready_cpu = time.time() - start, time.process_time()
     step_seconds, step_cpu_seconds, step_tokens, losses, first_step = [], [], [], [], None
     for step in range(options.steps):
         began, began_cpu = time.perf_counter(), time.process_time()
@@ -112,10 +113,11 @@ def main():
         step_cpu_seconds.append(time.process_time() - began_cpu)
         step_tokens.append(sum(len(ids) for ids, _ in batch))
         if first_step is None:
-            first_step = time.time() - start
+            first_step, first_step_cpu = time.time() - start, time.process_time()
 
     steady_cpu = statistics.median(step_cpu_seconds[2:] or step_cpu_seconds)
-    totals = torch.tensor([step_tokens[-1], peak_resident_bytes(), steady_cpu], dtype=torch.float64)
+    totals = torch.tensor([step_tokens[-1], peak_resident_bytes(), steady_cpu, ready_cpu, first_step_cpu],
+                          dtype=torch.float64)
     if world > 1:
         dist.all_reduce(totals)
         dist.destroy_process_group()
@@ -127,6 +129,7 @@ def main():
             "tokens_per_s": round(totals[0].item() / statistics.median(steady), 1),
             "tokens_per_cpu_s": round(totals[0].item() / totals[2].item(), 1),
             "peak_bytes": int(totals[1].item()), "ready_s": round(ready, 2), "first_step_s": round(first_step, 2),
+            "ready_cpu_s": round(totals[3].item(), 2), "first_step_cpu_s": round(totals[4].item(), 2),
             "step_s": [round(s, 3) for s in step_seconds], "step_cpu_s": [round(s, 3) for s in step_cpu_seconds],
             "losses": [round(l, 5) for l in losses]}))
 
