@@ -258,9 +258,11 @@ static fw_status prepare(trainer *t, int64_t *first_step) {
 
 static fw_status finish(trainer *t, fw_status loop_status) {
     char *model_dir = NULL;
-    uint64_t start_ns = fw_trace_now();
-    if (loop_status == FW_OK) FW_TRY(fw_run_state_export(&t->state, &model_dir));
-    fw_trace_since(FW_TRACE_HOST, "write the model", start_ns);
+    if (loop_status == FW_OK) {
+        uint64_t start_ns = fw_trace_now();
+        FW_TRY(fw_run_state_export(&t->state, &model_dir));
+        fw_trace_since(FW_TRACE_HOST, "write the model", start_ns);
+    }
     fw_status traced = fw_run_trace_end(t->job.comm, t->o->trace);
     if (t->peak_bytes == 0) t->peak_bytes = fw_job_peak_bytes(&t->job); /* no step was left to do */
     if (t->hooks->done != NULL) {
