@@ -12,7 +12,7 @@
  *                     here by all ranks at once in memory of their own, without a rank ever waiting for another: a sum
  *                     of the buffer's two halves stored in both, or a copy past the caches, whichever is faster.
  *
- * bench/bench_allreduce.py runs this beside gloo and Open MPI. */
+ * bench/bench_allreduce runs this beside gloo and Open MPI. */
 #include "base/alloc.h"
 #include "base/host.h"
 #include "comm/comm.h"

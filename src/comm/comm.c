@@ -35,9 +35,9 @@ static void derive_secret(fw_comm_options *o) {
 }
 
 /* Looking often before sleeping pays only where a CPU has nothing else to do. */
-static int choose_spin(const fw_comm_options *o) {
+static uint32_t choose_spin(const fw_comm_options *o) {
     int cpus[1024], cpu_n = fw_host_cpus(cpus, 1024), ranks_n = o->local_world > 0 ? o->local_world : o->world;
-    return cpu_n >= 2 * ranks_n ? 4000 : cpu_n >= ranks_n ? 200 : 0;
+    return cpu_n >= ranks_n ? 100 * 1000 : 0;
 }
 
 static void take_options(fw_comm *c, const fw_comm_options *options) {
@@ -89,9 +89,13 @@ static fw_status create_job(fw_comm *c) {
     atomic_init(&job->agree_origin, -1);
     pthread_mutex_init(&job->group_lock, NULL);
     pthread_mutex_init(&job->progress.lock, NULL);
-    pthread_cond_init(&job->progress.work, NULL);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&job->progress.work, &monotonic);
+    pthread_condattr_destroy(&monotonic);
     pthread_cond_init(&job->progress.finished, NULL);
-    job->spin_n = choose_spin(&c->options);
+    job->spin_ns = choose_spin(&c->options);
     c->job = job;
     return FW_OK;
 }

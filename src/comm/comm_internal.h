@@ -2,6 +2,7 @@
 #ifndef FW_COMM_COMM_INTERNAL_H
 #define FW_COMM_COMM_INTERNAL_H
 
+#include "base/host.h"
 #include "comm/comm.h"
 #include "comm/comm_failure.h"
 #include "comm/control.h"
@@ -24,6 +25,7 @@ typedef struct fw_progress {
     _Atomic uint64_t started_n, done_n; /* started_n is changed under the lock by the caller, done_n by the thread */
     _Atomic int failed;                 /* no collective after done_n will ever be done */
     int taken;                          /* somebody works on collective done_n + 1; under the lock */
+    int naps;                           /* the thread rests for a moment only; under the lock */
     _Atomic int stop;
     _Atomic uint64_t caller_ticket; /* the caller's thread is blocked until this one is done; 0: it is not */
 } fw_progress;
@@ -37,7 +39,7 @@ typedef struct fw_job {
     _Atomic int agree_origin;            /* lowest rank that failed in fw_comm_agree; -1 */
     _Atomic int left[FW_COMM_MAX_WORLD]; /* ranks that have closed their group in an orderly way */
     _Atomic int awake;                   /* the transport can be woken */
-    int spin_n;                          /* looks before sleeping; 0 when there are more ranks than CPUs */
+    uint32_t spin_ns;                    /* how long to look before sleeping; 0 when there are more ranks than CPUs */
     fw_progress progress;
     pthread_mutex_t group_lock; /* of the list */
     fw_comm *group;             /* the groups made of `all`, the newest first */
@@ -92,6 +94,14 @@ int fw_progress_is_past(fw_job *job, uint64_t ticket);
 
 /* From now on the monitor thread of the control plane tells this job what happens to other ranks. */
 fw_status fw_comm_watch(fw_comm *c);
+
+/* Whether it is time to sleep rather than look again: `look_n` counts the looks so far. */
+static inline int fw_comm_looked_long(uint32_t look_n, uint64_t *since_ns, uint32_t spin_ns) {
+    if (look_n % 16 != 0) return 0;
+    uint64_t now_ns = fw_host_now_ns();
+    if (look_n == 0) *since_ns = now_ns;
+    return now_ns - *since_ns >= spin_ns;
+}
 
 static inline void fw_comm_pause(void) {
 #if defined(__x86_64__)

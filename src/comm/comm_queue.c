@@ -1,5 +1,9 @@
 /* Started collectives, of all groups of the job, in the order in which they were started. One at a time is worked on:
- * by the background thread, or by a caller who waits for it and finds it untouched, which saves waking a thread. */
+ * by the background thread, or by a caller who waits for it and finds it untouched.
+ *
+ * To wake a thread costs more than a small collective. So for some milliseconds after there was something to do the
+ * thread does not sleep until it is called, but looks again and again; meanwhile a small collective is left to whoever
+ * comes first, the caller who waits or the thread that looks. */
 #include "base/host.h"
 #include "base/trace.h"
 #include "comm/comm_internal.h"
@@ -82,13 +86,35 @@ static int is_free(const fw_progress *p) {
     return !p->taken && !atomic_load(&p->failed) && atomic_load(&p->started_n) > atomic_load(&p->done_n);
 }
 
+enum { NAP_NS = 200 * 1000, NAP_N = 25, SMALL_BYTES = 256 << 10 };
+
+/* Until there is something to do, or for a nap. Holds the lock. */
+static void rest(fw_progress *p, int *nap_n) {
+    if (*nap_n == NAP_N) {
+        pthread_cond_wait(&p->work, &p->lock);
+        *nap_n = 0;
+        return;
+    }
+    uint64_t end_ns = fw_host_now_ns() + NAP_NS;
+    struct timespec end = {.tv_sec = (time_t)(end_ns / 1000000000), .tv_nsec = (long)(end_ns % 1000000000)};
+    p->naps = 1;
+    pthread_cond_timedwait(&p->work, &p->lock, &end);
+    p->naps = 0;
+    ++*nap_n;
+}
+
 static void *work(void *argument) {
     fw_job *job = argument;
     fw_progress *p = &job->progress;
+    int nap_n = NAP_N;
+    uint64_t started_n = 0;
     pthread_mutex_lock(&p->lock);
     while (!atomic_load(&p->stop) && !atomic_load(&p->failed)) {
+        uint64_t now_n = atomic_load(&p->started_n);
+        if (now_n != started_n) nap_n = 0;
+        started_n = now_n;
         if (!is_free(p)) {
-            pthread_cond_wait(&p->work, &p->lock);
+            rest(p, &nap_n);
             continue;
         }
         p->taken = 1;
@@ -175,7 +201,7 @@ static fw_status start(fw_comm *c, fw_comm_op op, fw_comm_request *request) {
     if (room) {
         p->op[(ticket - 1) % FW_COMM_QUEUE_N] = op;
         atomic_store_explicit(&p->started_n, ticket, memory_order_release);
-        pthread_cond_signal(&p->work);
+        if (!p->naps || (uint64_t)op.n * fw_dtype_bytes(op.dtype) > SMALL_BYTES) pthread_cond_signal(&p->work);
     }
     pthread_mutex_unlock(&p->lock);
     return room ? FW_OK : fw_comm_report_failure(c);

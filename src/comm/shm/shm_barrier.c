@@ -59,7 +59,12 @@ fw_status fw_shm_barrier(fw_comm *c, fw_shm_lane_kind lane, const fw_shm_call *c
         if (atomic_load(&l->sleeper_n) > 0) wake_all(&l->generation);
         return FW_OK;
     }
-    for (int spin = 0; spin < c->job->spin_n; spin++) {
+    /* In lane DATA the caller's thread may be computing on this CPU, unless it waits for this collective. */
+    const fw_progress *p = &c->job->progress;
+    int is_free = lane == FW_SHM_SMALL || atomic_load_explicit(&p->caller_ticket, memory_order_relaxed) != 0;
+    uint32_t spin_ns = is_free ? c->job->spin_ns : c->job->spin_ns / 8;
+    uint64_t spin_since_ns;
+    for (uint32_t look_n = 0; !fw_comm_looked_long(look_n, &spin_since_ns, spin_ns); look_n++) {
         if (atomic_load_explicit(&l->generation, memory_order_acquire) == barrier) return FW_OK;
         fw_comm_pause();
     }
