@@ -245,7 +245,7 @@ static void a_silent_rank_is_named(void **state) {
 
 static int diverges(fw_comm *c, void *context) {
     int way = *(int *)context, odd = fw_comm_rank(c) == 1;
-    float x[20] = {0};
+    float x[40] = {0};
     char y[80];
     fw_comm_request request = {0};
     fw_status status = FW_OK;
