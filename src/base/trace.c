@@ -26,8 +26,10 @@ fw_status fw_trace_start(int64_t event_n) {
     return FW_OK;
 }
 
+void fw_trace_pause(void) { atomic_store(&fw_trace_recording, false); }
+
 void fw_trace_stop(void) {
-    atomic_store(&fw_trace_recording, false);
+    fw_trace_pause();
     fw_free(recorder.event);
     recorder.event = NULL;
     recorder.event_n = 0;

@@ -46,6 +46,8 @@ enum {
 /* Take the buffer, event_n * FW_TRACE_EVENT_BYTES bytes, and record from now on; what an earlier start recorded is
  * forgotten. Pages are touched as they fill. Errors: FW_ERR_NOMEM. Not while another thread records. */
 fw_status fw_trace_start(int64_t event_n);
+/* Record no more; what was recorded stays. Any time. */
+void fw_trace_pause(void);
 /* Record no more and give the buffer back; takes a recorder that never started. Not while another thread records. */
 void fw_trace_stop(void);
 

@@ -119,7 +119,7 @@ static int compare_spans(const void *a, const void *b) {
 }
 
 fw_status fw_trace_file_append(const char *path, int rank) {
-    atomic_store(&fw_trace_recording, false);
+    fw_trace_pause();
     const fw_trace_event **span = NULL;
     size_t span_n = 0;
     fw_strbuf name = {0}, text = {0};

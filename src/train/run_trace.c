@@ -26,11 +26,12 @@ fw_status fw_run_trace_end(fw_comm *comm, const char *path) {
     if (path == NULL) return FW_OK;
     fw_status status = write_parts(comm, path);
     fw_run_trace_abandon(comm, path); /* a whole file has its name already and stays */
+    if (status == FW_OK) fw_trace_stop();
     return status;
 }
 
 void fw_run_trace_abandon(const fw_comm *comm, const char *path) {
     if (path == NULL) return;
-    fw_trace_stop();
+    fw_trace_pause(); /* the buffer stays: the background thread may still be in a collective that will never end */
     if (comm != NULL && fw_comm_rank(comm) == 0) fw_trace_file_cancel(path);
 }
