@@ -65,17 +65,12 @@
 #include "base/dtype.h"
 #include "base/status.h"
 #include "base/threads.h"
+#include "device/adamw_options.h"
 
 #include <stddef.h>
 #include <stdint.h>
 
 typedef struct fw_device fw_device;
-
-typedef struct fw_adamw_options {
-    float learning_rate, beta1, beta2, epsilon, weight_decay;
-    float grad_scale; /* the clipping factor; 1 when not clipped */
-    int64_t step;     /* 1 for the first update */
-} fw_adamw_options;
 
 /* The largest shapes a run will use: scratch memory is sized from them once, before the first step. */
 typedef struct fw_device_limits {

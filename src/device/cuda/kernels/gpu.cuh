@@ -1,0 +1,240 @@
+/* What every kernel file starts with: one source for nvcc (a GPU) and for the host compiler (simt/simt.h).
+ *
+ * Conventions of kernels here:
+ *   - a kernel is launched by FW_LAUNCH(kernel, grid, block, shared_bytes, stream, arguments...)
+ *   - dynamic shared memory is FW_DYNAMIC_SHARED(type, name)
+ *   - sums are carried in fp32 in an order that depends on the shape alone; no float atomics
+ *   - tensors of the compute type are `const T *` with T float or bf16; to_float and from_float<T> convert
+ *   - Pack<T> is 16 bytes of T: is_packed(...) says whether pointers and strides allow it, else elements go one by one
+ */
+#ifndef FW_DEVICE_CUDA_KERNELS_GPU_CUH
+#define FW_DEVICE_CUDA_KERNELS_GPU_CUH
+
+#include <stdint.h>
+
+#ifdef __CUDACC__
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+#define FW_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                                                      \
+    kernel<<<grid, block, shared_bytes, stream>>>(__VA_ARGS__)
+#define FW_DYNAMIC_SHARED(type, name)                                                                                  \
+    extern __shared__ __align__(128) unsigned char fw_dynamic_shared[];                                                \
+    type *name = reinterpret_cast<type *>(fw_dynamic_shared)
+#else
+#include "device/simt/simt.h"
+#endif
+
+#include "device/cuda/cuda_kernels.h"
+
+/* ---- the two compute types */
+
+struct bf16 {
+    uint16_t bits;
+};
+
+static __device__ __forceinline__ float to_float(float x) { return x; }
+static __device__ __forceinline__ float to_float(bf16 x) {
+    uint32_t wide = (uint32_t)x.bits << 16;
+#ifdef __CUDACC__
+    return __uint_as_float(wide);
+#else
+    float value;
+    memcpy(&value, &wide, sizeof value);
+    return value;
+#endif
+}
+
+/* Round to nearest, ties to even; NaN stays NaN. */
+template <class T> static __device__ __forceinline__ T from_float(float x);
+template <> __device__ __forceinline__ float from_float<float>(float x) { return x; }
+template <> __device__ __forceinline__ bf16 from_float<bf16>(float x) {
+#ifdef __CUDACC__
+    return bf16{__bfloat16_as_ushort(__float2bfloat16_rn(x))};
+#else
+    return bf16{fw_bf16_from_f32(x)};
+#endif
+}
+
+/* What a value of type T becomes when it is stored and read again. */
+template <class T> static __device__ __forceinline__ float rounded(float x) { return to_float(from_float<T>(x)); }
+
+/* ---- 16 bytes at a time */
+
+template <class T> struct __align__(16) Pack {
+    enum { N = 16 / sizeof(T) };
+    T v[N];
+};
+
+/* Whether a row of n elements of T starting at p (and at p + k * stride) can be read as packs. */
+template <class T> static inline bool is_packed(const void *p, int64_t n, int64_t stride) {
+    return (uintptr_t)p % 16 == 0 && n % Pack<T>::N == 0 && stride % Pack<T>::N == 0;
+}
+
+/* ---- warps and blocks; block sizes are multiples of 32 */
+
+static __device__ __forceinline__ float warp_sum(float x) {
+    for (int bits = 16; bits > 0; bits >>= 1) x += __shfl_xor_sync(0xffffffffu, x, bits);
+    return x;
+}
+static __device__ __forceinline__ float warp_max(float x) {
+    for (int bits = 16; bits > 0; bits >>= 1) x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, bits));
+    return x;
+}
+/* The sum over the block, on every thread. `scratch`: 32 floats of shared memory, free again when it returns. */
+static __device__ __forceinline__ float block_sum(float x, float *scratch) {
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warp_n = blockDim.x / 32;
+    x = warp_sum(x);
+    if (lane == 0) scratch[warp] = x;
+    __syncthreads();
+    x = warp_sum(lane < warp_n ? scratch[lane] : 0.0f);
+    __syncthreads();
+    return x;
+}
+static __device__ __forceinline__ float block_max(float x, float *scratch) {
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warp_n = blockDim.x / 32;
+    x = warp_max(x);
+    if (lane == 0) scratch[warp] = x;
+    __syncthreads();
+    x = warp_max(lane < warp_n ? scratch[lane] : -INFINITY);
+    __syncthreads();
+    return x;
+}
+
+/* ---- tensor cores and asynchronous copies */
+
+/* 16 bytes from global to shared memory, visible after async_wait of its group and a barrier. */
+static __device__ __forceinline__ void async_copy_16(void *shared, const void *global) {
+#ifdef __CUDACC__
+    const unsigned to = (unsigned)__cvta_generic_to_shared(shared);
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;\n" ::"r"(to), "l"(global));
+#else
+    fw_simt::async_copy(shared, global, 16);
+#endif
+}
+static __device__ __forceinline__ void async_commit() {
+#ifdef __CUDACC__
+    asm volatile("cp.async.commit_group;\n" ::);
+#else
+    fw_simt::async_commit();
+#endif
+}
+template <int GROUPS_LEFT> static __device__ __forceinline__ void async_wait() {
+#ifdef __CUDACC__
+    asm volatile("cp.async.wait_group %0;\n" ::"n"(GROUPS_LEFT));
+#else
+    fw_simt::async_wait(GROUPS_LEFT);
+#endif
+}
+
+/* Four 8 x 8 matrices of 16-bit elements from shared memory: lane l gives the address of row l % 8 of matrix l / 8
+ * (16 bytes, aligned), and gets in r[i] the two elements (row l / 4, columns 2 (l % 4) and the next) of matrix i. */
+static __device__ __forceinline__ void load_matrices(uint32_t (&r)[4], const void *row) {
+#ifdef __CUDACC__
+    const unsigned from = (unsigned)__cvta_generic_to_shared(row);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];\n"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(from));
+#else
+    const unsigned char *slots = fw_simt::warp_meet(0xffffffffu, &row, sizeof row, fw_simt::KIND_LDMATRIX, __LINE__);
+    const int lane = fw_simt::here->lane;
+    for (int i = 0; i < 4; i++) {
+        const unsigned char *from;
+        memcpy(&from, slots + 16 * (8 * i + lane / 4), sizeof from);
+        memcpy(&r[i], from + 4 * (lane % 4), sizeof r[i]);
+    }
+    fw_simt::warp_leave();
+#endif
+}
+/* The same, each matrix transposed: the lane gets elements (rows 2 (l % 4) and the next, column l / 4). */
+static __device__ __forceinline__ void load_matrices_transposed(uint32_t (&r)[4], const void *row) {
+#ifdef __CUDACC__
+    const unsigned from = (unsigned)__cvta_generic_to_shared(row);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];\n"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(from));
+#else
+    const unsigned char *slots = fw_simt::warp_meet(0xffffffffu, &row, sizeof row, fw_simt::KIND_LDMATRIX, __LINE__);
+    const int lane = fw_simt::here->lane;
+    for (int i = 0; i < 4; i++) {
+        uint16_t pair[2];
+        for (int k = 0; k < 2; k++) {
+            const unsigned char *from;
+            memcpy(&from, slots + 16 * (8 * i + 2 * (lane % 4) + k), sizeof from);
+            memcpy(&pair[k], from + 2 * (lane / 4), sizeof pair[k]);
+        }
+        memcpy(&r[i], pair, sizeof r[i]);
+    }
+    fw_simt::warp_leave();
+#endif
+}
+
+/* d += a b: a is 16 x 16 (rows), b 16 x 8 (columns) bf16, d 16 x 8 fp32, spread over the warp as PTX has it for
+ * mma.m16n8k16: with g = lane / 4 and t = lane % 4, a[0] = rows g, a[1] = rows g + 8, columns 2t, 2t + 1; a[2], a[3] the
+ * same 8 columns on; b[0] = rows 2t, 2t + 1 of column g, b[1] the same 8 rows on; d = (g, 2t), (g, 2t + 1), (g + 8, 2t),
+ * (g + 8, 2t + 1). */
+static __device__ __forceinline__ void mma_bf16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+#ifdef __CUDACC__
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},"
+                 "{%0,%1,%2,%3};\n"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#else
+    float A[16][16], B[16][8];
+    auto value = [](uint32_t word, int half) { return to_float(bf16{(uint16_t)(word >> (16 * half))}); };
+    const unsigned char *slots = fw_simt::warp_meet(0xffffffffu, a, sizeof a, fw_simt::KIND_MMA_A, __LINE__);
+    for (int lane = 0; lane < 32; lane++) {
+        uint32_t word[4];
+        memcpy(word, slots + 16 * lane, sizeof word);
+        const int g = lane / 4, t = lane % 4;
+        for (int i = 0; i < 4; i++)
+            for (int half = 0; half < 2; half++) A[g + 8 * (i % 2)][2 * t + half + 8 * (i / 2)] = value(word[i], half);
+    }
+    fw_simt::warp_leave();
+    slots = fw_simt::warp_meet(0xffffffffu, b, sizeof b, fw_simt::KIND_MMA_B, __LINE__);
+    for (int lane = 0; lane < 32; lane++) {
+        uint32_t word[2];
+        memcpy(word, slots + 16 * lane, sizeof word);
+        const int g = lane / 4, t = lane % 4;
+        for (int i = 0; i < 2; i++)
+            for (int half = 0; half < 2; half++) B[2 * t + half + 8 * i][g] = value(word[i], half);
+    }
+    fw_simt::warp_leave();
+    const int g = fw_simt::here->lane / 4, t = fw_simt::here->lane % 4;
+    for (int i = 0; i < 4; i++) {
+        const int row = g + 8 * (i / 2), column = 2 * t + i % 2;
+        for (int k = 0; k < 16; k++) d[i] += A[row][k] * B[k][column];
+    }
+#endif
+}
+
+/* Two floats as a word of two bf16, the first in the low half. */
+static __device__ __forceinline__ uint32_t pack_bf16(float low, float high) {
+    return (uint32_t)from_float<bf16>(low).bits | (uint32_t)from_float<bf16>(high).bits << 16;
+}
+
+/* ---- launchers */
+
+static inline int64_t blocks_of(int64_t n, int64_t per_block) { return (n + per_block - 1) / per_block; }
+/* What a launcher returns: the launch's error, 0 for none. */
+static inline int launch_status() {
+#ifdef __CUDACC__
+    return (int)cudaGetLastError();
+#else
+    return 0; /* a bad launch has ended the process */
+#endif
+}
+static inline cudaStream_t stream_of(const fw_cuda_launch *l) { return (cudaStream_t)l->stream; }
+
+/* Calls `call` with T as float or bf16. */
+#define FW_BY_TYPE(t, call)                                                                                            \
+    do {                                                                                                               \
+        if ((t) == FW_F32) {                                                                                           \
+            using T = float;                                                                                           \
+            call;                                                                                                      \
+        } else {                                                                                                       \
+            using T = bf16;                                                                                            \
+            call;                                                                                                      \
+        }                                                                                                              \
+    } while (0)
+
+#endif
