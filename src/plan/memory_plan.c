@@ -1,8 +1,5 @@
 #include "plan/memory_plan.h"
 
-/* What the program itself, its libraries and small tables take in every rank: measured on x86-64 and rounded up. */
-static const size_t process_bytes = (size_t)48 << 20;
-
 const char *fw_plan_place_name(fw_plan_place place) {
     static const char *const names[] = {"device", "shared", "scratch", "host"};
     return names[place];
@@ -32,10 +29,10 @@ void fw_memory_plan_make(fw_memory_plan *plan, const fw_arena *arena, size_t scr
     }
     add_row(plan, "scratch of operations", FW_PLAN_SCRATCH, 0, scratch_bytes);
     add_row(plan, "conversations as tokens", FW_PLAN_HOST, 0, host_bytes);
-    add_row(plan, "program and libraries", FW_PLAN_HOST, 0, process_bytes);
+    add_row(plan, "program and libraries", FW_PLAN_HOST, 0, FW_PLAN_PROCESS_BYTES);
     plan->device_bytes = sum(arena->bytes[FW_MEMORY_DEVICE], scratch_bytes);
     plan->shared_bytes = arena->bytes[FW_MEMORY_SHARED];
-    plan->total_bytes = sum(sum(plan->device_bytes, plan->shared_bytes), sum(host_bytes, process_bytes));
+    plan->total_bytes = sum(sum(plan->device_bytes, plan->shared_bytes), sum(host_bytes, FW_PLAN_PROCESS_BYTES));
 }
 
 static bool fits_machine(const fw_memory_plan *plan, const fw_memory_budget *b) {

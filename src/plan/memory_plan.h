@@ -10,6 +10,12 @@
 
 enum { FW_PLAN_ROWS_MAX = FW_ARENA_BLOCK_MAX + 4 };
 
+/* The row "program and libraries": what the program itself, its libraries, the tokenizer and small tables take in every
+ * rank, measured on x86-64 and rounded up. It is the constant of what a plan promises: once a step has been as long as
+ * the longest there is, a rank's resident memory is at most 5 % above the plan's total, and at most 5 % and these bytes
+ * below it. (Memory planned for a batch that has not come yet is not resident.) */
+enum { FW_PLAN_PROCESS_BYTES = 48 << 20 };
+
 typedef enum fw_plan_place { FW_PLAN_DEVICE, FW_PLAN_SHARED, FW_PLAN_SCRATCH, FW_PLAN_HOST } fw_plan_place;
 const char *fw_plan_place_name(fw_plan_place place);
 

@@ -105,7 +105,6 @@ fw_status fw_shard_create(fw_shard **out, const fw_shard_layout *layout, const f
     s->comm = comm;
     s->rank = fw_comm_rank(comm);
     lay_out(s, arena);
-    fw_device_take_pages(device, s->gradient, layout->bytes.gradient); /* they are added to: read first */
     FW_TRY_OR(FW_NEW_ARRAY(s->state, (size_t)layout->bucket_n), fail);
     for (int32_t b = 0; b < layout->bucket_n; b++) {
         name_bucket(&s->state[b], &layout->bucket[b], b);

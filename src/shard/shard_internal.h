@@ -43,6 +43,7 @@ struct fw_shard {
     float *master, *m, *v;
     char *compute, *gradient;
     void *staging;
+    bool has_pages; /* gradients and units at work */
     /* Slot 0 belongs to bucket 0, the others to the rest in turn. send[i] is the bf16 copy of gradient slot i. */
     fw_slot weight_slot[FW_SHARD_SLOT_MAX], gradient_slot[FW_SHARD_SLOT_MAX];
     void *send[FW_SHARD_SLOT_MAX];

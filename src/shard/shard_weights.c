@@ -10,6 +10,8 @@
 
 #include <stdio.h>
 
+static size_t bytes_of(int64_t n, fw_dtype t) { return (size_t)n * fw_dtype_bytes(t); }
+
 /* ---- slots */
 
 static int find_slot(const fw_shard *s, int32_t b) {
@@ -80,11 +82,25 @@ static fw_status prefetch(fw_shard *s) {
 
 /* ---- a pass */
 
+/* Pages of gradients and of units at work, many at once, in the first pass that needs them: after reading the model a
+ * rank holds its share of the weights and no more. Moments get theirs in the first update. */
+static void take_pages(fw_shard *s) {
+    const fw_shard_bytes *bytes = &s->layout.bytes;
+    if (s->has_pages) return;
+    s->has_pages = true;
+    fw_device_take_pages(s->device, s->gradient, bytes->gradient);
+    if (s->gradient_slot[0].data != NULL)
+        fw_device_take_pages(s->device, s->gradient_slot[0].data,
+                             bytes_of(s->layout.edge_n + s->layout.gradient_slot_n * s->layout.block_n, FW_F32));
+    if (s->weight_slot[0].data != NULL) fw_device_take_pages(s->device, s->weight_slot[0].data, bytes->gathered);
+}
+
 fw_status fw_shard_begin(fw_shard *s, fw_shard_pass pass, bool more) {
     s->pass.schedule = &s->schedule[pass];
     s->pass.at = -1;
     s->pass.left = 0;
     s->pass.more = more;
+    if (pass == FW_SHARD_PASS_TRAIN) take_pages(s);
     return FW_OK;
 }
 

@@ -105,15 +105,16 @@ static fw_status list_tensors(tensor_list *list, const json_t *config, const cha
 static int64_t tensor_elements(const tensor *t) { return t->cols ? t->rows * t->cols : t->rows; }
 
 /* {"NAME": {"dtype", "shape", "data_offsets"}, ...} */
-static fw_status make_header(char **text, const tensor_list *list) {
+static fw_status make_header(char **text, const tensor_list *list, bool bf16) {
     json_t *header = json_pack("{s:{s:s}}", "__metadata__", "format", "pt");
     json_int_t offset = 0;
     for (int i = 0; i < list->n && header; i++) {
         const tensor *t = &list->tensor[i];
-        json_int_t end = offset + 4 * tensor_elements(t);
+        json_int_t end = offset + (bf16 ? 2 : 4) * tensor_elements(t);
         json_t *shape = t->cols ? json_pack("[I,I]", (json_int_t)t->rows, (json_int_t)t->cols)
                                 : json_pack("[I]", (json_int_t)t->rows);
-        json_t *entry = json_pack("{s:s,s:o,s:[I,I]}", "dtype", "F32", "shape", shape, "data_offsets", offset, end);
+        json_t *entry =
+            json_pack("{s:s,s:o,s:[I,I]}", "dtype", bf16 ? "BF16" : "F32", "shape", shape, "data_offsets", offset, end);
         if (json_object_set_new(header, t->name, entry) != 0) {
             json_decref(header);
             header = NULL;
@@ -125,27 +126,51 @@ static fw_status make_header(char **text, const tensor_list *list) {
     return *text ? FW_OK : fw_fail(FW_ERR_NOMEM, "no memory for a header of %d tensors", list->n);
 }
 
-static fw_status write_weights(const char *path, const tensor_list *list) {
+enum { CHUNK_N = 1024 };
+
+/* The named weights in fp32. */
+static fw_status write_tensor(fw_file_writer *file, const tensor *t) {
+    float chunk[CHUNK_N];
+    int64_t n = tensor_elements(t);
+    for (int64_t at = 0; at < n; at += CHUNK_N) {
+        int64_t here = n - at < CHUNK_N ? n - at : CHUNK_N;
+        for (int64_t j = 0; j < here; j++) chunk[j] = fw_test_weight(t->name, at + j);
+        FW_TRY(fw_file_writer_write(file, chunk, (size_t)here * sizeof *chunk));
+    }
+    return FW_OK;
+}
+
+/* In bf16: 1 for norms, else of either sign and from 2^-7 to 2^-6. */
+static fw_status write_big_tensor(fw_file_writer *file, const tensor *t) {
+    uint16_t chunk[CHUNK_N];
+    int64_t n = tensor_elements(t);
+    uint64_t state = (uint64_t)n * 0x9e3779b97f4a7c15u + 1;
+    for (int64_t at = 0; at < n; at += CHUNK_N) {
+        int64_t here = n - at < CHUNK_N ? n - at : CHUNK_N;
+        for (int64_t j = 0; j < here; j++) {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            chunk[j] = t->cols == 0 ? 0x3f80 : (uint16_t)((state >> 20 & 0x807f) | 0x3c00);
+        }
+        FW_TRY(fw_file_writer_write(file, chunk, (size_t)here * sizeof *chunk));
+    }
+    return FW_OK;
+}
+
+static fw_status write_weights(const char *path, const tensor_list *list, bool big) {
     char *header = NULL;
     fw_file_writer file = {0};
-    float chunk[1024];
     fw_status status;
-    FW_TRY_OR(make_header(&header, list), done);
+    FW_TRY_OR(make_header(&header, list, big), done);
     FW_TRY_OR(fw_file_writer_open(&file, path), done);
     uint64_t header_bytes = strlen(header);
     uint8_t length[8];
     for (int i = 0; i < 8; i++) length[i] = (uint8_t)(header_bytes >> (8 * i));
     FW_TRY_OR(fw_file_writer_write(&file, length, sizeof length), done);
     FW_TRY_OR(fw_file_writer_write(&file, header, header_bytes), done);
-    for (int i = 0; i < list->n; i++) {
-        const tensor *t = &list->tensor[i];
-        int64_t n = tensor_elements(t);
-        for (int64_t at = 0; at < n; at += 1024) {
-            int64_t here = n - at < 1024 ? n - at : 1024;
-            for (int64_t j = 0; j < here; j++) chunk[j] = fw_test_weight(t->name, at + j);
-            FW_TRY_OR(fw_file_writer_write(&file, chunk, (size_t)here * sizeof *chunk), done);
-        }
-    }
+    for (int i = 0; i < list->n; i++)
+        FW_TRY_OR(big ? write_big_tensor(&file, &list->tensor[i]) : write_tensor(&file, &list->tensor[i]), done);
     FW_TRY_OR(fw_file_writer_commit(&file), done);
 done:
     fw_file_writer_close(&file);
@@ -153,7 +178,13 @@ done:
     return status;
 }
 
-fw_status fw_test_write_model(const char *dir, const char *variant, int64_t vocab_n) {
+/* The folder of a variant, with these integers of its config.json replaced. */
+typedef struct change {
+    const char *key;
+    int64_t value;
+} change;
+
+static fw_status write_folder(const char *dir, const char *variant, const change *changes, int change_n, bool big) {
     char source[1024];
     char *config_path = NULL, *weights_path = NULL;
     json_t *config = NULL;
@@ -161,8 +192,9 @@ fw_status fw_test_write_model(const char *dir, const char *variant, int64_t voca
     fw_status status;
     snprintf(source, sizeof source, "%s/tests/parity/models/%s.json", FW_SOURCE_DIR, variant);
     FW_TRY_OR(fw_json_load(&config, source, 1 << 16), done);
-    if (vocab_n > 0 && json_object_set_new(config, "vocab_size", json_integer(vocab_n)) != 0) {
-        status = fw_fail(FW_ERR_NOMEM, "no memory for the vocabulary size");
+    for (int i = 0; i < change_n; i++) {
+        if (json_object_set_new(config, changes[i].key, json_integer(changes[i].value)) == 0) continue;
+        status = fw_fail(FW_ERR_NOMEM, "no memory for %s", changes[i].key);
         goto done;
     }
     FW_TRY_OR(FW_NEW(list), done);
@@ -171,11 +203,23 @@ fw_status fw_test_write_model(const char *dir, const char *variant, int64_t voca
     FW_TRY_OR(fw_path_join(&config_path, dir, "config.json"), done);
     FW_TRY_OR(fw_path_join(&weights_path, dir, "model.safetensors"), done);
     FW_TRY_OR(fw_json_save(config, config_path), done);
-    FW_TRY_OR(write_weights(weights_path, list), done);
+    FW_TRY_OR(write_weights(weights_path, list, big), done);
 done:
     fw_free(config_path);
     fw_free(weights_path);
     fw_free(list);
     json_decref(config);
     return status;
+}
+
+fw_status fw_test_write_model(const char *dir, const char *variant, int64_t vocab_n) {
+    const change vocabulary = {"vocab_size", vocab_n};
+    return write_folder(dir, variant, &vocabulary, vocab_n > 0, false);
+}
+
+fw_status fw_test_write_big_model(const char *dir) {
+    static const change sizes[] = {{"hidden_size", 384},       {"intermediate_size", 1536},
+                                   {"num_attention_heads", 6}, {"num_key_value_heads", 2},
+                                   {"num_hidden_layers", 8},   {"vocab_size", FW_TEST_BIG_VOCAB_N}};
+    return write_folder(dir, "llama_tied", sizes, sizeof sizes / sizeof *sizes, true);
 }

@@ -19,6 +19,11 @@ extern const char *const fw_test_model_variants[];
  * size of the vocabulary, such as FW_TEST_VOCAB_N of tiny_tokenizer.h. Same bytes on every call. */
 fw_status fw_test_write_model(const char *dir, const char *variant, int64_t vocab_n);
 
+/* The family of "llama_tied", large enough for its parts to show in the memory of a process, for few tokens at a time:
+ * 28.8 million parameters in bf16 that look random, hidden size 384, 8 layers. Its values belong to no reference. */
+enum { FW_TEST_BIG_MODEL_N = 28828032, FW_TEST_BIG_VOCAB_N = 30000 };
+fw_status fw_test_write_big_model(const char *dir);
+
 /* Element i of the parameter of that name. */
 float fw_test_weight(const char *name, int64_t i);
 

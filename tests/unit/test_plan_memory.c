@@ -144,6 +144,48 @@ static void test_bytes_a_parameter(void **state) {
     fw_model_fini(&m);
 }
 
+/* D44: what is known of a model of seven thousand million parameters: 7.62e9 x 16 = 121.9 GB; on two ranks with
+ * gradients in bf16 16, 10, 9, 8 bytes a parameter. */
+static void test_seven_billion(void **state) {
+    (void)state;
+    static const fw_model_config config = {.architecture = FW_ARCH_QWEN2, /* Qwen2.5-7B */
+                                           .L = 28,
+                                           .C = 3584,
+                                           .H = 28,
+                                           .K = 4,
+                                           .D = 128,
+                                           .F = 18944,
+                                           .V = 152064,
+                                           .max_position = 131072,
+                                           .rms_eps = 1e-6f,
+                                           .qkv_bias = true};
+    static const struct {
+        int world;
+        fw_shard_strategy strategy;
+        fw_dtype gradient_t;
+        double bytes, total_gb;
+    } table[] = {{1, FW_SHARD_DDP, FW_F32, 16, 121.85},   {2, FW_SHARD_DDP, FW_BF16, 16, 121.85},
+                 {2, FW_SHARD_ZERO1, FW_BF16, 10, 76.16}, {2, FW_SHARD_ZERO2, FW_BF16, 9, 68.54},
+                 {2, FW_SHARD_ZERO3, FW_BF16, 8, 60.92},  {8, FW_SHARD_ZERO3, FW_F32, 2, 15.23}};
+    fw_model m;
+    assert_int_equal(fw_model_init(&m, &config, FW_BF16), FW_OK);
+    assert_int_equal(m.table.parameter_n, 7615616512);
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        check_state(&m, table[i].world, table[i].strategy, table[i].gradient_t, table[i].bytes);
+        fw_plan_input in = input_of(&m, table[i].world,
+                                    (fw_shard_options){.strategy = table[i].strategy,
+                                                       .gradient_t = table[i].gradient_t,
+                                                       .sync_each = table[i].strategy >= FW_SHARD_ZERO2});
+        fw_memory_budget all = {.ranks = 1, .available_bytes = UINT64_MAX};
+        fw_job_plan p;
+        assert_int_equal(fw_job_plan_make(&p, &in, &all), FW_OK);
+        assert_true((double)state_bytes(&p) * 1e-9 > table[i].total_gb - 0.01);
+        assert_true((double)state_bytes(&p) * 1e-9 < table[i].total_gb + 0.01);
+        fw_job_plan_fini(&p);
+    }
+    fw_model_fini(&m);
+}
+
 /* `auto` takes the lowest that fits and says why; what was asked for and does not fit names what would. */
 static void test_choice(void **state) {
     (void)state;
@@ -211,8 +253,9 @@ static void test_groups(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_arena),  cmocka_unit_test(test_rows),
-                                       cmocka_unit_test(test_fit),    cmocka_unit_test(test_bytes_a_parameter),
-                                       cmocka_unit_test(test_choice), cmocka_unit_test(test_groups)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_arena),         cmocka_unit_test(test_rows),
+                                       cmocka_unit_test(test_fit),           cmocka_unit_test(test_bytes_a_parameter),
+                                       cmocka_unit_test(test_seven_billion), cmocka_unit_test(test_choice),
+                                       cmocka_unit_test(test_groups)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

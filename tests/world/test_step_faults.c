@@ -6,11 +6,9 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/host.h"
-#include "cli/commands.h"
-#include "cli/terminal.h"
 #include "support/hooked_device.h"
 #include "support/run_lab.h"
-#include "train/trainer.h"
+#include "support/train_main.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -75,8 +73,8 @@ static fw_status before_op(void *context, const char *op) {
 }
 
 static void on_place(void *context, int rank, int world) {
+    (void)world;
     fault *f = context;
-    fw_terminal_set_rank(rank, world);
     note(f, "pid", getpid());
     if (rank != f->rank) f->rank = -1;
 }
@@ -93,21 +91,6 @@ static void on_step(void *context, const fw_train_report *r) {
     if (strcmp(f->place, "write") == 0) fw_file_fail_write_at((uint64_t)f->number);
     if (strcmp(f->place, "collective") == 0 || strcmp(f->place, "write") == 0)
         note(f, "fault", (long long)fw_host_now_ns());
-}
-
-static fw_status train(int argc, char **argv, fault *f) {
-    fw_options options;
-    fw_status status;
-    fw_train_hooks hooks = {.context = f, .place = on_place, .start = on_start, .step = on_step};
-    bool reports = true;
-    FW_TRY_OR(fw_options_init(&options, FW_COMMAND_TRAIN), done);
-    FW_TRY_OR(fw_options_parse(&options, argc, argv), done);
-    FW_TRY_OR(fw_options_check(&options), done);
-    status = fw_train_run(&options, &hooks, &reports);
-    if (status != FW_OK && !reports) fw_terminal_error_was_shown();
-done:
-    fw_options_fini(&options);
-    return status;
 }
 
 /* ---- outside */
@@ -245,16 +228,10 @@ static void test_slow_save(void **state) {
 }
 
 int main(int argc, char **argv) {
-    fault f;
-    if (argc > 1 && getenv("RANK") == NULL) {
-        fw_terminal_start();
-        return fw_cli_main(argc, argv);
-    }
-    if (argc > 1) {
-        fw_terminal_start();
-        if (!read_fault(&f)) return 1;
-        return fw_terminal_report(train(argc - 2, argv + 2, &f));
-    }
+    fault f = {.rank = -1};
+    fw_train_hooks hooks = {.context = &f, .place = on_place, .start = on_start, .step = on_step};
+    if (argc > 1 && !read_fault(&f)) return 1;
+    if (argc > 1) return fw_test_train_main(argc, argv, &hooks);
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_killed),    cmocka_unit_test(test_out_of_memory),
                                        cmocka_unit_test(test_thrown),    cmocka_unit_test(test_collectives),
                                        cmocka_unit_test(test_full_disk), cmocka_unit_test(test_slow_save)};

@@ -45,7 +45,8 @@ static fw_status reserve(fw_comm *c, fw_shm_host *s, size_t stride, const char *
     return fw_comm_agree(c, status);
 }
 
-/* Each rank reserves its own part, so that the pages lie near the CPU it runs on. */
+/* Each rank reserves its own part, so that the pages lie near the CPU it runs on. They are mapped when they are used
+ * (fw_device_take_pages does that for many at once). */
 static fw_status take_own_part(fw_comm *c, fw_shm_host *s, fw_shm_region *region, const char *what) {
     size_t all = region->stride_bytes * (size_t)c->options.world;
     void *base = mmap(NULL, all, PROT_READ | PROT_WRITE, MAP_SHARED, s->memory_fd, (off_t)s->file_bytes);
@@ -58,12 +59,6 @@ static fw_status take_own_part(fw_comm *c, fw_shm_host *s, fw_shm_region *region
         return fw_fail(FW_ERR_NOMEM,
                        "could not get %zu bytes of shared memory for %s: %s; free memory or use fewer ranks",
                        region->stride_bytes, what, strerror(reason));
-#ifdef MADV_POPULATE_WRITE
-    /* Mapped at once rather than page by page on first use: a third of that time. Older kernels refuse. */
-    if (reason == 0)
-        madvise(region->base + (size_t)c->options.rank * region->stride_bytes, region->stride_bytes,
-                MADV_POPULATE_WRITE);
-#endif
     return FW_OK;
 }
 
