@@ -115,8 +115,8 @@ static int dies_at_work(fw_comm *c, void *context) {
     float *x;
     fw_comm_request request = {0};
     FW_RANK_CHECK(fw_comm_alloc(c, (void **)&x, N * sizeof *x, "x") == FW_OK);
-    FW_RANK_CHECK(fw_comm_all_reduce(c, x, N, FW_F32, &request) == FW_OK);
-    kill(getpid(), SIGKILL); /* all ranks, in the middle of a collective */
+    (void)fw_comm_all_reduce(c, x, N, FW_F32, &request); /* an error for who comes when the other is dead already */
+    kill(getpid(), SIGKILL);                             /* all ranks, in the middle of a collective */
     return 1;
 }
 
