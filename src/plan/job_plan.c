@@ -97,16 +97,33 @@ static fw_status choose(fw_job_plan *p, const fw_plan_input *in, const fw_memory
     return FW_OK;
 }
 
-/* What the strategy that was asked for does not fit into: another that does, by name. */
+/* Where the strategy does not fit: another that does, by name; else, where the limit is that of a rank, how many ranks
+ * could share the model out so that it does. */
 static fw_status advise(char *text, size_t text_bytes, const fw_plan_input *in, const fw_memory_budget *budget) {
-    text[0] = 0;
-    if (in->world == 1 || in->choose_strategy || !in->shard.training) return FW_OK;
     fw_job_plan other;
-    FW_TRY(choose(&other, in, budget));
-    if (fw_memory_plan_fits(&other.memory, budget))
-        snprintf(text, text_bytes, "--strategy %s needs %.2f GiB a rank",
-                 fw_shard_strategy_name(other.layout.options.strategy), gib(other.memory.total_bytes));
-    fw_job_plan_fini(&other);
+    text[0] = 0;
+    if (!in->shard.training) return FW_OK;
+    if (in->world > 1 && !in->choose_strategy) {
+        FW_TRY(choose(&other, in, budget));
+        bool fits = fw_memory_plan_fits(&other.memory, budget);
+        if (fits)
+            snprintf(text, text_bytes, "--strategy %s needs %.2f GiB a rank",
+                     fw_shard_strategy_name(other.layout.options.strategy), gib(other.memory.total_bytes));
+        fw_job_plan_fini(&other);
+        if (fits) return FW_OK;
+    }
+    for (int world = in->world + 1; budget->device_bytes > 0 && world <= FW_COMM_MAX_WORLD; world++) {
+        fw_plan_input more = *in;
+        fw_memory_budget each = *budget;
+        more.world = each.ranks = world;
+        FW_TRY(try_strategy(&other, &more, &each, FW_SHARD_ZERO3));
+        bool fits = fw_memory_plan_fits(&other.memory, &each);
+        if (fits)
+            snprintf(text, text_bytes, "--num_processes %d with --strategy zero3 needs %.2f GiB a rank", world,
+                     gib(other.memory.total_bytes));
+        fw_job_plan_fini(&other);
+        if (fits) return FW_OK;
+    }
     return FW_OK;
 }
 

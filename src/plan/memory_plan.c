@@ -56,10 +56,13 @@ fw_status fw_memory_plan_check(const fw_memory_plan *plan, const fw_memory_budge
     int largest = 0;
     for (int i = 1; i < plan->row_n; i++)
         if (plan->row[i].bytes > plan->row[largest].bytes) largest = i;
-    if (advice == NULL) advice = "use fewer --num_processes, a smaller --per_device_train_batch_size or --max_length";
+    const bool own_limit = !fits_device(plan, budget);
+    if (advice == NULL)
+        advice = own_limit ? "allow more, or use a smaller --per_device_train_batch_size or --max_length"
+                           : "use fewer --num_processes, a smaller --per_device_train_batch_size or --max_length";
     const char *what = plan->row[largest].what;
     double part = gib(plan->row[largest].bytes), rank = gib(plan->total_bytes);
-    if (!fits_device(plan, budget))
+    if (own_limit)
         return fw_fail(FW_ERR_FIT,
                        "a rank needs %.2f GiB and --device_memory allows %.2f GiB; the largest part is %s with %.2f "
                        "GiB: %s",

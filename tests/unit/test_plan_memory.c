@@ -224,7 +224,11 @@ static void test_choice(void **state) {
     in.choose_strategy = true;
     in.shard.prefetch = 1;
     assert_int_equal(fw_job_plan_make(&p, &in, &budget), FW_ERR_FIT);
-    assert_null(strstr(fw_trail_message(), "--strategy"));
+    assert_non_null(
+        strstr(fw_trail_message(), "--num_processes 5 with --strategy zero3 needs")); /* more ranks, less each */
+    budget.device_bytes = (uint64_t)1 << 20;                                          /* nothing helps */
+    assert_int_equal(fw_job_plan_make(&p, &in, &budget), FW_ERR_FIT);
+    assert_non_null(strstr(fw_trail_message(), "allow more, or use a smaller"));
     fw_model_fini(&m);
 }
 
