@@ -25,16 +25,6 @@ static const fw_test_lab_options usual = {.variant = "llama_tied",
                                           .micro = 4,
                                           .accumulation = 2};
 
-static double relative_l2(const float *a, const float *b, int64_t n) {
-    double error = 0, size = 0;
-    for (int64_t i = 0; i < n; i++) {
-        double d = (double)a[i] - (double)b[i];
-        error += d * d;
-        size += (double)b[i] * (double)b[i];
-    }
-    return sqrt(error / size);
-}
-
 /* Gradient of a window (heap, all units) and its loss. */
 static float *gradient(const fw_test_lab_options *options, int64_t step_in_epoch, int64_t *n, fw_step_result *result) {
     fw_test_lab lab;
@@ -60,7 +50,7 @@ static void expect_same(const fw_test_lab_options *a, const fw_test_lab_options 
         assert_memory_equal(g, g_b, (size_t)n * sizeof *g);
         assert_true(result.loss == result_b.loss && result.grad_norm == result_b.grad_norm);
     } else {
-        assert_true(relative_l2(g, g_b, n) <= bound);
+        assert_true(fw_test_relative_l2(g, g_b, n) <= bound);
         assert_true(fabs(result.loss - result_b.loss) <= bound * result.loss);
         assert_true(fabs(result.grad_norm - result_b.grad_norm) <= bound * result.grad_norm);
     }
@@ -131,7 +121,7 @@ static void test_short_last_window(void **state) {
     const float *g = fw_test_lab_gradient_of(&lab, NULL, &n);
     assert_int_equal(n, expected_n);
     assert_int_equal(result.target_n, expected_result.target_n);
-    assert_true(relative_l2(g, expected, n) <= 1e-5);
+    assert_true(fw_test_relative_l2(g, expected, n) <= 1e-5);
     fw_free(expected);
     fw_test_lab_close(&lab);
 }

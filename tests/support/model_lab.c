@@ -5,6 +5,7 @@
 #include "shard/rank_memory.h"
 #include "support/tiny_model.h"
 
+#include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -21,19 +22,38 @@ static const int32_t *reference_ints(const fw_test_lab *lab, const char *name, i
     return (const int32_t *)(const void *)fw_test_lab_reference(lab, name, n);
 }
 
-static fw_status load_documents(fw_test_lab *lab) {
+/* A document of n tokens, all but the first of which are learnt. */
+static fw_status add_document(fw_test_lab *lab, int64_t s, int32_t n) {
+    int32_t id[64];
+    uint8_t trained[64];
+    FW_ASSERT(n <= 64);
+    for (int32_t i = 0; i < n; i++) {
+        id[i] = (int32_t)((37 * s + 11 * i * i + 3) % lab->model.config.V);
+        trained[i] = i > 0;
+    }
+    return fw_dataset_add(lab->dataset, id, trained, n, 1, s + 1);
+}
+
+static fw_status add_reference_documents(fw_test_lab *lab) {
     int64_t sample_n, token_n, at = 0;
     const int32_t *id = reference_ints(lab, "tokens", &token_n), *target = reference_ints(lab, "is_target", NULL);
     const int32_t *length = reference_ints(lab, "document_lengths", &sample_n);
     int64_t first = lab->options.sample_first, last = lab->options.sample_n ? first + lab->options.sample_n : sample_n;
-    fw_dataset_options options = {.vocab_size = lab->model.config.V};
-    FW_TRY(fw_dataset_create(&lab->dataset, "reference documents", &options));
     for (int64_t s = 0; s < sample_n; at += length[s], s++) {
         uint8_t trained[64];
         FW_ASSERT(length[s] <= 64 && at + length[s] <= token_n);
         for (int32_t i = 0; i < length[s]; i++) trained[i] = (uint8_t)target[at + i];
         if (s >= first && s < last) FW_TRY(fw_dataset_add(lab->dataset, id + at, trained, length[s], 1, s + 1));
     }
+    return FW_OK;
+}
+
+static fw_status load_documents(fw_test_lab *lab) {
+    fw_dataset_options options = {.vocab_size = lab->model.config.V};
+    FW_TRY(fw_dataset_create(&lab->dataset, "documents of a test", &options));
+    if (lab->options.lengths == NULL) FW_TRY(add_reference_documents(lab));
+    for (int64_t s = 0; lab->options.lengths != NULL && s < lab->options.sample_n; s++)
+        FW_TRY(add_document(lab, s, lab->options.lengths[s]));
     FW_TRY(fw_dataset_finish(lab->dataset));
     fw_batcher_options order = {.micro = lab->options.micro,
                                 .accumulation = lab->options.accumulation,
@@ -201,6 +221,16 @@ const float *fw_test_lab_gradient_of(fw_test_lab *lab, const char *name, int64_t
     if (param == NULL) return NULL;
     *n = param->n;
     return m + table->unit_offset_n[param->unit] + param->offset_n;
+}
+
+double fw_test_relative_l2(const float *a, const float *b, int64_t n) {
+    double error = 0, size = 0;
+    for (int64_t i = 0; i < n; i++) {
+        double d = (double)a[i] - (double)b[i];
+        error += d * d;
+        size += (double)b[i] * (double)b[i];
+    }
+    return sqrt(error / size);
 }
 
 static fw_status read_zeros(void *context, int32_t unit, int64_t first_n, int64_t n, float *out) {

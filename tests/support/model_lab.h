@@ -18,6 +18,7 @@ typedef struct fw_test_lab_options {
     int64_t micro, accumulation;
     int64_t chunk_n;                /* rows of logits at a time; 0: all */
     int64_t sample_first, sample_n; /* which documents; 0, 0: all */
+    const int32_t *lengths;         /* documents of so many tokens instead, sample_n of them, at most 64 each */
     int64_t pack_length;            /* tokens of a packed bin; 0: no packing */
     fw_comm *comm;                  /* borrowed; NULL: a world of one is made */
     bool shuffle;                   /* a random order every epoch, as in training; else file order */
@@ -58,6 +59,8 @@ const float *fw_test_lab_gradient_of(fw_test_lab *lab, const char *name, int64_t
 /* Master weights or moments of all units, [table.total_n] with padding 0, valid until the next call. Collective; NULL on
  * ranks other than 0. */
 fw_status fw_test_lab_state(fw_test_lab *lab, fw_shard_array array, const float **flat);
+/* |a - b| / |b|, of n elements. */
+double fw_test_relative_l2(const float *a, const float *b, int64_t n);
 /* The weights of the run back to those of the file, moments to zero. */
 fw_status fw_test_lab_reset(fw_test_lab *lab);
 

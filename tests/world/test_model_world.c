@@ -138,33 +138,7 @@ static void test_bf16(void **state) {
     compare_worlds("qwen2_tied", "cpu", FW_BF16, 1e-2);
 }
 
-static int evaluate_rank(fw_comm *c, void *context) {
-    const fw_loss_sum *alone = context;
-    fw_test_lab lab;
-    fw_test_lab_options options = {.variant = "llama_tied", .device = "ref", .micro = 3, .accumulation = 1, .comm = c};
-    FW_RANK_CHECK(fw_test_lab_open(&lab, &options) == FW_OK);
-    fw_loss_sum sum;
-    FW_RANK_CHECK(fw_step_evaluate(&lab.step, lab.batcher, &sum) == FW_OK);
-    FW_RANK_CHECK(sum.target_n == alone->target_n);
-    FW_RANK_CHECK(fabs(fw_loss_mean(&sum) - fw_loss_mean(alone)) <= 1e-6 * fw_loss_mean(alone));
-    fw_test_lab_close(&lab);
-    return 0;
-}
-
-static void test_evaluation(void **state) {
-    (void)state;
-    fw_test_lab lab;
-    fw_test_lab_options options = {.variant = "llama_tied", .device = "ref", .micro = 4, .accumulation = 1};
-    fw_loss_sum sum;
-    assert_int_equal(fw_test_lab_open(&lab, &options), FW_OK);
-    assert_int_equal(fw_step_evaluate(&lab.step, lab.batcher, &sum), FW_OK);
-    fw_test_lab_close(&lab);
-    assert_int_equal(fw_test_world(2, evaluate_rank, &sum), 0);
-    assert_int_equal(fw_test_world(3, evaluate_rank, &sum), 0);
-}
-
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_fp32), cmocka_unit_test(test_bf16),
-                                       cmocka_unit_test(test_evaluation)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_fp32), cmocka_unit_test(test_bf16)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
