@@ -1,0 +1,382 @@
+/* Operations checked, scratch reserved, kernels launched. */
+#include "device/cuda/cuda_ops.h"
+
+#include "base/alloc.h"
+
+/* sum_squares goes in rounds, so that the memory for its parts is bounded whatever n is. */
+#define SUM_ROUND_N ((int64_t)1 << 28)
+
+/* cudaError_t, as the runtime's header has them: this file is compiled without it. */
+enum { ERROR_INVALID_VALUE = 1, ERROR_MEMORY = 2, ERROR_CONFIGURATION = 9 };
+
+fw_status fw_cuda_status(const fw_cuda *d, const char *what, int error) {
+    if (error == 0) return FW_OK;
+    fw_status status = FW_ERR_RANK;
+    if (error == ERROR_MEMORY) status = FW_ERR_FIT;
+    if (error == ERROR_INVALID_VALUE || error == ERROR_CONFIGURATION) status = FW_ERR_INTERNAL;
+    return fw_fail(status, "%s: %s: %s (error %d)", d->base.name, what, d->backend->error_text(error), error);
+}
+
+#define CHECK(condition, op, ...)                                                                                      \
+    do {                                                                                                               \
+        if (!(condition)) return bad_shape(d, op, __VA_ARGS__);                                                        \
+    } while (0)
+
+static fw_status bad_shape(const fw_device *d, const char *op, const char *what, int64_t a, int64_t b) {
+    return fw_fail(FW_ERR_INTERNAL, "%s: %s cannot take %s %lld, %lld", d->name, op, what, (long long)a, (long long)b);
+}
+
+#define CHECK_TYPE(op, t) CHECK((t) == FW_F32 || (t) == FW_BF16, op, "the type (fw_dtype)", (int64_t)(t), 0)
+#define CHECK_ROWS(op, N, C) CHECK((N) >= 0 && (C) > 0, op, "rows, columns", N, C)
+#define CHECK_STRIDE(op, stride, row) CHECK((stride) >= (row), op, "stride, row", stride, row)
+
+static fw_cuda *cuda(fw_device *d) { return (fw_cuda *)d; }
+static fw_status launched(fw_device *d, const char *op, int error) {
+    return error == 0 ? FW_OK : fw_cuda_status(cuda(d), op, error);
+}
+
+/* ---- memory ---- */
+
+static fw_status alloc_block(fw_device *d, void **out, size_t bytes, int lazy) {
+    (void)lazy; /* a GPU gives memory at once */
+    return launched(d, "memory", cuda(d)->backend->alloc(cuda(d), out, bytes));
+}
+static void free_block(fw_device *d, void *block, size_t bytes) {
+    (void)bytes;
+    cuda(d)->backend->free(cuda(d), block);
+}
+
+static fw_status set_scratch(fw_cuda *d, size_t bytes) {
+    void *block;
+    const fw_status status = alloc_block(&d->base, &block, bytes, 0);
+    if (status != FW_OK) return fw_fail_context(status, "scratch (%zu bytes): ", bytes);
+    d->backend->free(d, d->launch.scratch);
+    d->launch.scratch = block;
+    d->launch.scratch_bytes = bytes;
+    return FW_OK;
+}
+
+/* For one operation. After fw_device_reserve with limits that hold there is nothing left to do. */
+static fw_status need(fw_device *base, const char *op, size_t bytes) {
+    fw_cuda *d = cuda(base);
+    const size_t before = d->launch.scratch_bytes;
+    if (bytes <= before) return FW_OK;
+    FW_TRY(fw_device_check_frozen(base, op, bytes));
+    FW_TRY(set_scratch(d, bytes));
+    base->allocated_bytes += bytes - before;
+    if (base->allocated_bytes > base->peak_bytes) base->peak_bytes = base->allocated_bytes;
+    return FW_OK;
+}
+static fw_status need_for(fw_device *d, const char *op, size_t (*bytes_of)(const fw_cuda_limits *),
+                          fw_cuda_limits limits) {
+    limits.sm_n = cuda(d)->launch.sm_n;
+    return need(d, op, bytes_of(&limits));
+}
+
+static size_t sum_bytes(int64_t n) {
+    return (size_t)fw_cuda_sum_squares_blocks(n < SUM_ROUND_N ? n : SUM_ROUND_N) * sizeof(double);
+}
+
+static fw_status reserve(fw_device *base, const fw_device_limits *l, int dry, size_t *bytes) {
+    fw_cuda *d = cuda(base);
+    const fw_cuda_limits limits = {l->N, l->matmul_dim, l->H, l->K, l->D, d->launch.sm_n};
+    const size_t of_each[] = {d->launch.scratch_bytes,
+                              fw_cuda_scratch_rmsnorm_backward(&limits),
+                              fw_cuda_scratch_bias_backward(&limits),
+                              fw_cuda_scratch_embedding_backward(&limits),
+                              fw_cuda_scratch_attention(&limits),
+                              sum_bytes(SUM_ROUND_N)};
+    size_t most = 0;
+    for (size_t i = 0; i < sizeof of_each / sizeof *of_each; i++) most = of_each[i] > most ? of_each[i] : most;
+    *bytes = most - d->launch.scratch_bytes;
+    return dry || *bytes == 0 ? FW_OK : set_scratch(d, most);
+}
+
+/* ---- embedding, norms, rope ---- */
+
+static fw_status embedding_forward(fw_device *d, void *y, const void *w, const int32_t *id, int64_t N, int64_t C,
+                                   int64_t V, fw_dtype t) {
+    static const char op[] = "embedding_forward";
+    CHECK_TYPE(op, t);
+    CHECK_ROWS(op, N, C);
+    if (N == 0) return FW_OK;
+    return launched(d, op, fw_cuda_embedding_forward(&cuda(d)->launch, y, w, id, N, C, V, t));
+}
+
+static fw_status embedding_backward(fw_device *d, float *dw, const void *dy, const int32_t *id, int64_t N, int64_t C,
+                                    int64_t V, fw_dtype t) {
+    static const char op[] = "embedding_backward";
+    CHECK_TYPE(op, t);
+    CHECK_ROWS(op, N, C);
+    if (N == 0) return FW_OK;
+    FW_TRY(need_for(d, op, fw_cuda_scratch_embedding_backward, (fw_cuda_limits){.N = N, .dim = C > V ? C : V}));
+    return launched(d, op, fw_cuda_embedding_backward(&cuda(d)->launch, dw, dy, id, N, C, V, t));
+}
+
+static fw_status rmsnorm_forward(fw_device *d, void *y, int64_t y_stride, float *rstd, const void *x, int64_t x_stride,
+                                 const void *w, float eps, int64_t N, int64_t G, int64_t C, fw_dtype t) {
+    static const char op[] = "rmsnorm_forward";
+    CHECK_TYPE(op, t);
+    CHECK_ROWS(op, N, C);
+    CHECK_ROWS(op, N, G);
+    CHECK_STRIDE(op, x_stride, G * C);
+    CHECK_STRIDE(op, y_stride, G * C);
+    if (N == 0) return FW_OK;
+    return launched(d, op,
+                    fw_cuda_rmsnorm_forward(&cuda(d)->launch, y, y_stride, rstd, x, x_stride, w, eps, N, G, C, t));
+}
+
+static fw_status rmsnorm_backward(fw_device *d, void *dx, int64_t dx_stride, float *dw, const void *dy,
+                                  int64_t dy_stride, const void *dx_add, const void *x, int64_t x_stride, const void *w,
+                                  const float *rstd, int64_t N, int64_t G, int64_t C, fw_dtype t) {
+    static const char op[] = "rmsnorm_backward";
+    CHECK_TYPE(op, t);
+    CHECK_ROWS(op, N, C);
+    CHECK_ROWS(op, N, G);
+    CHECK_STRIDE(op, x_stride, G * C);
+    CHECK_STRIDE(op, dx_stride, G * C);
+    CHECK_STRIDE(op, dy_stride, G * C);
+    if (N == 0) return FW_OK;
+    FW_TRY(need_for(d, op, fw_cuda_scratch_rmsnorm_backward, (fw_cuda_limits){.N = N, .dim = C, .H = G, .D = C}));
+    return launched(d, op,
+                    fw_cuda_rmsnorm_backward(&cuda(d)->launch, dx, dx_stride, dw, dy, dy_stride, dx_add, x, x_stride, w,
+                                             rstd, N, G, C, t));
+}
+
+static fw_status rope(fw_device *d, void *x, int64_t x_stride, const float *cos_PE, const float *sin_PE,
+                      const int32_t *position, int64_t N, int64_t G, int64_t D, int direction, fw_dtype t) {
+    static const char op[] = "rope";
+    CHECK_TYPE(op, t);
+    CHECK_ROWS(op, N, G);
+    CHECK(D > 0 && D % 2 == 0, op, "the head size, which must be even,", D, 0);
+    CHECK(direction == 1 || direction == -1, op, "the direction", direction, 0);
+    CHECK_STRIDE(op, x_stride, G * D);
+    if (N == 0) return FW_OK;
+    return launched(d, op,
+                    fw_cuda_rope(&cuda(d)->launch, x, x_stride, cos_PE, sin_PE, position, N, G, D, direction, t));
+}
+
+/* ---- products and bias ---- */
+
+static fw_status check_product(fw_device *d, const char *op, int64_t N, int64_t O, int64_t I, fw_dtype t) {
+    CHECK_TYPE(op, t);
+    CHECK_ROWS(op, N, O);
+    CHECK_ROWS(op, N, I);
+    return FW_OK;
+}
+
+static fw_status matmul_forward(fw_device *d, void *y, const void *x, const void *w, const void *b, int64_t N,
+                                int64_t O, int64_t I, fw_dtype t, fw_dtype t_y) {
+    static const char op[] = "matmul_forward";
+    FW_TRY(check_product(d, op, N, O, I, t));
+    CHECK(t_y == t || t_y == FW_F32, op, "types of the input and the result", (int64_t)t, (int64_t)t_y);
+    if (N == 0) return FW_OK;
+    return cuda(d)->backend->matmul_forward(cuda(d), y, x, w, b, N, O, I, t, t_y);
+}
+
+static fw_status matmul_backward_input(fw_device *d, void *dx, const void *dy, const void *w, int64_t N, int64_t O,
+                                       int64_t I, fw_dtype t) {
+    FW_TRY(check_product(d, "matmul_backward_input", N, O, I, t));
+    if (N == 0) return FW_OK;
+    return cuda(d)->backend->matmul_backward_input(cuda(d), dx, dy, w, N, O, I, t);
+}
+
+static fw_status matmul_backward_weight(fw_device *d, float *dw, const void *dy, const void *x, int64_t N, int64_t O,
+                                        int64_t I, fw_dtype t) {
+    FW_TRY(check_product(d, "matmul_backward_weight", N, O, I, t));
+    if (N == 0) return FW_OK;
+    return cuda(d)->backend->matmul_backward_weight(cuda(d), dw, dy, x, N, O, I, t);
+}
+
+static fw_status bias_backward(fw_device *d, float *db, const void *dy, int64_t N, int64_t O, fw_dtype t) {
+    static const char op[] = "bias_backward";
+    CHECK_TYPE(op, t);
+    CHECK_ROWS(op, N, O);
+    if (N == 0) return FW_OK;
+    FW_TRY(need_for(d, op, fw_cuda_scratch_bias_backward, (fw_cuda_limits){.N = N, .dim = O}));
+    return launched(d, op, fw_cuda_bias_backward(&cuda(d)->launch, db, dy, N, O, t));
+}
+
+/* ---- swiglu, add ---- */
+
+static fw_status swiglu_forward(fw_device *d, void *h, const void *gu, int64_t N, int64_t F, fw_dtype t) {
+    static const char op[] = "swiglu_forward";
+    CHECK_TYPE(op, t);
+    CHECK_ROWS(op, N, F);
+    if (N == 0) return FW_OK;
+    return launched(d, op, fw_cuda_swiglu_forward(&cuda(d)->launch, h, gu, N, F, t));
+}
+
+static fw_status swiglu_backward(fw_device *d, void *dgu, const void *dh, const void *gu, int64_t N, int64_t F,
+                                 fw_dtype t) {
+    static const char op[] = "swiglu_backward";
+    CHECK_TYPE(op, t);
+    CHECK_ROWS(op, N, F);
+    if (N == 0) return FW_OK;
+    return launched(d, op, fw_cuda_swiglu_backward(&cuda(d)->launch, dgu, dh, gu, N, F, t));
+}
+
+static fw_status add(fw_device *d, void *y, const void *a, const void *b, int64_t n, fw_dtype t) {
+    static const char op[] = "add";
+    CHECK_TYPE(op, t);
+    CHECK_ROWS(op, n, 1);
+    if (n == 0) return FW_OK;
+    return launched(d, op, fw_cuda_add(&cuda(d)->launch, y, a, b, n, t));
+}
+
+/* ---- attention ---- */
+
+static fw_status check_heads(fw_device *d, const char *op, int64_t N, int64_t H, int64_t K, int64_t D, fw_dtype t) {
+    CHECK_TYPE(op, t);
+    CHECK_ROWS(op, N, H);
+    CHECK(K > 0 && H % K == 0, op, "query and key/value heads", H, K);
+    CHECK(D > 0 && D % 2 == 0 && D <= 256, op, "the head size, which must be even and at most 256,", D, 0);
+    return FW_OK;
+}
+
+static fw_status attention_forward(fw_device *d, void *o, float *lse, const void *q, int64_t q_stride, const void *k,
+                                   int64_t k_stride, const void *v, int64_t v_stride, const int32_t *first, int64_t N,
+                                   int64_t q_offset, int64_t H, int64_t K, int64_t D, float scale, fw_dtype t) {
+    static const char op[] = "attention_forward";
+    FW_TRY(check_heads(d, op, N, H, K, D, t));
+    CHECK_STRIDE(op, q_stride, H * D);
+    CHECK_STRIDE(op, k_stride, K * D);
+    CHECK_STRIDE(op, v_stride, K * D);
+    CHECK(q_offset >= 0, op, "the position of the first query", q_offset, 0);
+    if (N == 0) return FW_OK;
+    FW_TRY(need_for(d, op, fw_cuda_scratch_attention, (fw_cuda_limits){.N = N + q_offset, .H = H, .K = K, .D = D}));
+    return launched(d, op,
+                    fw_cuda_attention_forward(&cuda(d)->launch, o, lse, q, q_stride, k, k_stride, v, v_stride, first, N,
+                                              q_offset, H, K, D, scale, t));
+}
+
+static fw_status attention_backward(fw_device *d, void *dq, int64_t dq_stride, void *dk, void *dv, int64_t dkv_stride,
+                                    const void *d_o, const void *o, const float *lse, const void *q, int64_t q_stride,
+                                    const void *k, int64_t k_stride, const void *v, int64_t v_stride,
+                                    const int32_t *first, int64_t N, int64_t H, int64_t K, int64_t D, float scale,
+                                    fw_dtype t) {
+    static const char op[] = "attention_backward";
+    FW_TRY(check_heads(d, op, N, H, K, D, t));
+    CHECK_STRIDE(op, q_stride, H * D);
+    CHECK_STRIDE(op, k_stride, K * D);
+    CHECK_STRIDE(op, v_stride, K * D);
+    CHECK_STRIDE(op, dq_stride, H * D);
+    CHECK_STRIDE(op, dkv_stride, K * D);
+    if (N == 0) return FW_OK;
+    FW_TRY(need_for(d, op, fw_cuda_scratch_attention, (fw_cuda_limits){.N = N, .H = H, .K = K, .D = D}));
+    return launched(d, op,
+                    fw_cuda_attention_backward(&cuda(d)->launch, dq, dq_stride, dk, dv, dkv_stride, d_o, o, lse, q,
+                                               q_stride, k, k_stride, v, v_stride, first, N, H, K, D, scale, t));
+}
+
+/* ---- loss, rows, update ---- */
+
+static fw_status cross_entropy(fw_device *d, float *loss, void *dlogits, const float *logits, const int32_t *label,
+                               int64_t N, int64_t V, float scale_, fw_dtype t) {
+    static const char op[] = "cross_entropy";
+    CHECK_TYPE(op, t);
+    CHECK_ROWS(op, N, V);
+    CHECK(dlogits != (const void *)logits || t == FW_F32, op, "shared memory for results of type", (int64_t)t, 0);
+    if (N == 0) return FW_OK;
+    return launched(d, op, fw_cuda_cross_entropy(&cuda(d)->launch, loss, dlogits, logits, label, N, V, scale_, t));
+}
+
+static fw_status gather_rows(fw_device *d, void *y, const void *x, const int32_t *row, int64_t n, int64_t C,
+                             fw_dtype t) {
+    static const char op[] = "gather_rows";
+    CHECK_TYPE(op, t);
+    CHECK_ROWS(op, n, C);
+    if (n == 0) return FW_OK;
+    return launched(d, op, fw_cuda_gather_rows(&cuda(d)->launch, y, x, row, n, C, t));
+}
+
+static fw_status scatter_rows(fw_device *d, void *y, const void *x, const int32_t *row, int64_t n, int64_t N, int64_t C,
+                              fw_dtype t) {
+    static const char op[] = "scatter_rows";
+    CHECK_TYPE(op, t);
+    CHECK_ROWS(op, n, C);
+    CHECK(n <= N, op, "rows, room for rows", n, N);
+    if (N == 0) return FW_OK;
+    return launched(d, op, fw_cuda_scatter_rows(&cuda(d)->launch, y, x, row, n, N, C, t));
+}
+
+static fw_status adamw(fw_device *d, float *w, float *m, float *v, float *g, void *w_compute, int64_t n,
+                       const fw_adamw_options *options, fw_dtype t) {
+    static const char op[] = "adamw";
+    CHECK_TYPE(op, t);
+    CHECK_ROWS(op, n, 1);
+    CHECK(options->step >= 1, op, "the step", options->step, 0);
+    if (n == 0) return FW_OK;
+    return launched(d, op, fw_cuda_adamw(&cuda(d)->launch, w, m, v, g, w_compute, n, options, t));
+}
+
+static fw_status sum_squares(fw_device *d, double *out, const float *x, int64_t n) {
+    static const char op[] = "sum_squares";
+    fw_cuda *c = cuda(d);
+    double sum = 0;
+    CHECK_ROWS(op, n, 1);
+    FW_TRY(need(d, op, n > 0 ? sum_bytes(n) : 0));
+    for (int64_t at = 0; at < n; at += SUM_ROUND_N) {
+        const int64_t round_n = n - at < SUM_ROUND_N ? n - at : SUM_ROUND_N;
+        const int64_t part_n = fw_cuda_sum_squares_blocks(round_n);
+        FW_TRY(launched(d, op, fw_cuda_sum_squares(&c->launch, c->launch.scratch, x + at, round_n)));
+        FW_TRY(
+            launched(d, op, c->backend->copy(c, c->partial, c->launch.scratch, (size_t)part_n * sizeof *c->partial)));
+        for (int64_t i = 0; i < part_n; i++) sum += c->partial[i];
+    }
+    *out = sum;
+    return FW_OK;
+}
+
+static fw_status scale(fw_device *d, float *x, int64_t n, float factor) {
+    static const char op[] = "scale";
+    CHECK_ROWS(op, n, 1);
+    if (n == 0) return FW_OK;
+    return launched(d, op, fw_cuda_scale(&cuda(d)->launch, x, n, factor));
+}
+
+static fw_status cast(fw_device *d, void *y, fw_dtype t_y, const void *x, fw_dtype t_x, int64_t n) {
+    static const char op[] = "cast";
+    CHECK((t_y == FW_F16 || t_y == FW_F32 || t_y == FW_BF16) && (t_x == FW_F16 || t_x == FW_F32 || t_x == FW_BF16), op,
+          "types of the result and the input", (int64_t)t_y, (int64_t)t_x);
+    CHECK_ROWS(op, n, 1);
+    if (n == 0) return FW_OK;
+    return launched(d, op, fw_cuda_cast(&cuda(d)->launch, y, t_y, x, t_x, n));
+}
+
+static fw_status zero(fw_device *d, void *x, size_t bytes) {
+    return bytes == 0 ? FW_OK : launched(d, "zero", cuda(d)->backend->zero(cuda(d), x, bytes));
+}
+
+static fw_status copy(fw_device *d, void *y, const void *x, size_t bytes) {
+    return bytes == 0 ? FW_OK : launched(d, "copy", cuda(d)->backend->copy(cuda(d), y, x, bytes));
+}
+
+/* ---- creation ---- */
+
+static void destroy(fw_device *base) {
+    fw_cuda *d = cuda(base);
+    d->backend->free(d, d->launch.scratch);
+    fw_free(d->partial);
+    d->backend->destroy(d);
+}
+
+static const fw_device_ops cuda_ops = {
+#define FW_OP(name, parameters, arguments) .name = name,
+#include "device/ops.def"
+#undef FW_OP
+    .alloc = alloc_block,
+    .free = free_block,
+    .reserve = reserve,
+    .destroy = destroy,
+};
+
+fw_status fw_cuda_init(fw_cuda *d, const fw_cuda_backend *backend, const char *name, void *stream, int sm_n) {
+    FW_TRY(FW_NEW_ARRAY(d->partial, (size_t)fw_cuda_sum_squares_blocks(SUM_ROUND_N)));
+    d->base.ops = &cuda_ops;
+    d->base.name = name;
+    d->backend = backend;
+    d->launch.stream = stream;
+    d->launch.sm_n = sm_n;
+    return FW_OK;
+}

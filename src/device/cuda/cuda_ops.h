@@ -1,0 +1,48 @@
+/* The vtable of a device that runs the kernels of cuda_kernels.h, without the memory and the matrix products: those are
+ * a backend's. Two backends share it: NVIDIA GPUs, and the emulation on the CPU (device/simt), so what is tested there is
+ * what runs on a GPU but for the backend.
+ *
+ * Each operation checks the shapes that a launcher relies on, sees to scratch memory, launches, and turns what the
+ * runtime answers into a status: FW_ERR_FIT when memory runs out, FW_ERR_INTERNAL for a launch that no GPU takes,
+ * FW_ERR_RANK for anything else (a GPU that fails takes its rank with it). Messages name device and operation. */
+#ifndef FW_DEVICE_CUDA_CUDA_OPS_H
+#define FW_DEVICE_CUDA_CUDA_OPS_H
+
+#include "device/cuda/cuda_kernels.h"
+#include "device/device.h"
+
+typedef struct fw_cuda fw_cuda;
+
+/* Functions that return int give a cudaError_t; 0 is success. All work of a device is in order on one stream. */
+typedef struct fw_cuda_backend {
+    int (*alloc)(fw_cuda *d, void **out, size_t bytes);            /* 256-byte aligned, zeroed */
+    void (*free)(fw_cuda *d, void *block);                         /* waits for work that may use it; takes NULL */
+    int (*copy)(fw_cuda *d, void *y, const void *x, size_t bytes); /* any of host and device; done when it returns */
+    int (*zero)(fw_cuda *d, void *x, size_t bytes);                /* device memory, in stream order */
+    int (*synchronize)(fw_cuda *d);                                /* also tells of errors of work before */
+    /* As in device/device.h, shapes checked and none of the sizes 0. */
+    fw_status (*matmul_forward)(fw_cuda *d, void *y_NO, const void *x_NI, const void *w_OI, const void *b_O, int64_t N,
+                                int64_t O, int64_t I, fw_dtype t, fw_dtype t_y);
+    fw_status (*matmul_backward_input)(fw_cuda *d, void *dx_NI, const void *dy_NO, const void *w_OI, int64_t N,
+                                       int64_t O, int64_t I, fw_dtype t);
+    fw_status (*matmul_backward_weight)(fw_cuda *d, float *dw_OI, const void *dy_NO, const void *x_NI, int64_t N,
+                                        int64_t O, int64_t I, fw_dtype t);
+    const char *(*error_text)(int error);
+    void (*destroy)(fw_cuda *d); /* what the backend made, and d itself; d may be half made */
+} fw_cuda_backend;
+
+/* The first member of a backend's own struct. */
+struct fw_cuda {
+    fw_device base;
+    const fw_cuda_backend *backend;
+    fw_cuda_launch launch; /* stream and sm_n are the backend's; scratch is kept here */
+    double *partial;       /* host: parts of a sum of squares on their way */
+};
+
+/* Fills in everything of *d but base.description, which stays the backend's. *d is zeroed, with room for `stream`
+ * known. On an error the caller destroys what it made; after success base.ops->destroy (fw_device_destroy) does all. */
+fw_status fw_cuda_init(fw_cuda *d, const fw_cuda_backend *backend, const char *name, void *stream, int sm_n);
+/* The status of a cudaError_t with a message: "cuda: rmsnorm_forward: an illegal memory access ..."; FW_OK for 0. */
+fw_status fw_cuda_status(const fw_cuda *d, const char *what, int error);
+
+#endif
