@@ -12,6 +12,10 @@
 #include <stdint.h>
 #include <string.h>
 
+#ifdef __cplusplus /* the emulation of GPU kernels */
+extern "C" {
+#endif
+
 typedef enum fw_dtype { FW_F32, FW_BF16, FW_F16, FW_F64, FW_I32, FW_I64, FW_U8, FW_DTYPE_N } fw_dtype;
 
 typedef uint16_t fw_bf16; /* the bits */
@@ -39,5 +43,9 @@ static inline fw_bf16 fw_bf16_from_f32(float value) {
 
 float fw_f16_to_f32(fw_f16 bits);
 fw_f16 fw_f16_from_f32(float value);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -14,6 +14,7 @@
 
 #ifdef __CUDACC__
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <cuda_runtime.h>
 #define FW_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                                                      \
     kernel<<<grid, block, shared_bytes, stream>>>(__VA_ARGS__)
@@ -26,9 +27,12 @@
 
 #include "device/cuda/cuda_kernels.h"
 
-/* ---- the two compute types */
+/* ---- the two compute types, and fp16, which is only cast */
 
 struct bf16 {
+    uint16_t bits;
+};
+struct f16 {
     uint16_t bits;
 };
 
@@ -44,6 +48,14 @@ static __device__ __forceinline__ float to_float(bf16 x) {
 #endif
 }
 
+static __device__ __forceinline__ float to_float(f16 x) {
+#ifdef __CUDACC__
+    return __half2float(__ushort_as_half(x.bits));
+#else
+    return fw_f16_to_f32(x.bits);
+#endif
+}
+
 /* Round to nearest, ties to even; NaN stays NaN. */
 template <class T> static __device__ __forceinline__ T from_float(float x);
 template <> __device__ __forceinline__ float from_float<float>(float x) { return x; }
@@ -52,6 +64,14 @@ template <> __device__ __forceinline__ bf16 from_float<bf16>(float x) {
     return bf16{__bfloat16_as_ushort(__float2bfloat16_rn(x))};
 #else
     return bf16{fw_bf16_from_f32(x)};
+#endif
+}
+
+template <> __device__ __forceinline__ f16 from_float<f16>(float x) {
+#ifdef __CUDACC__
+    return f16{__half_as_ushort(__float2half_rn(x))};
+#else
+    return f16{fw_f16_from_f32(x)};
 #endif
 }
 
@@ -65,9 +85,38 @@ template <class T> struct __align__(16) Pack {
     T v[N];
 };
 
-/* Whether a row of n elements of T starting at p (and at p + k * stride) can be read as packs. */
+/* N elements of T, in one access where they are 16 bytes or less. */
+template <class T, int N> struct __align__(sizeof(T) * N > 16 ? 16 : sizeof(T) * N) Chunk { T v[N]; };
+template <int N, class T> static __device__ __forceinline__ Chunk<T, N> load_chunk(const T *p) {
+    return *reinterpret_cast<const Chunk<T, N> *>(p);
+}
+template <class T, int N> static __device__ __forceinline__ void store_chunk(T *p, const Chunk<T, N> &c) {
+    *reinterpret_cast<Chunk<T, N> *>(p) = c;
+}
+
+/* Whether rows of n elements of T, the first at p and the others a multiple of stride on, can be read as Chunk<T, N>. */
+template <class T, int N> static inline bool is_chunked(const void *p, int64_t n, int64_t stride) {
+    return (uintptr_t)p % alignof(Chunk<T, N>) == 0 && n % N == 0 && stride % N == 0;
+}
 template <class T> static inline bool is_packed(const void *p, int64_t n, int64_t stride) {
-    return (uintptr_t)p % 16 == 0 && n % Pack<T>::N == 0 && stride % Pack<T>::N == 0;
+    return is_chunked<T, Pack<T>::N>(p, n, stride);
+}
+
+/* ---- which thread does what */
+
+/* The number of this thread in a grid of blocks of BLOCK threads, both of one dimension. */
+template <int BLOCK> static __device__ __forceinline__ int64_t thread_of_grid() {
+    return (int64_t)blockIdx.x * BLOCK + threadIdx.x;
+}
+/* i / n and i % n for i >= 0, n > 0: in 64 bits a division takes several times as long as in 32. */
+static __device__ __forceinline__ int64_t divide(int64_t i, int64_t n, int64_t *rest) {
+    if ((uint64_t)(i | n) >> 32 == 0) {
+        const uint32_t quotient = (uint32_t)i / (uint32_t)n;
+        *rest = (uint32_t)i - quotient * (uint32_t)n;
+        return quotient;
+    }
+    *rest = i % n;
+    return i / n;
 }
 
 /* ---- warps and blocks; block sizes are multiples of 32 */
