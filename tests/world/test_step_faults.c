@@ -27,7 +27,7 @@
 /* ---- in a rank */
 
 /* "RANK KIND PLACE NUMBER PATH": after step 2 is reported, the NUMBER-th PLACE does what KIND says. PLACE is an
- * operation of the device, "collective" or "write". PATH: where the moment is noted. */
+ * operation of the device; for KIND "break" it is "collective", "write" or "allocation". PATH: where the moment is noted. */
 typedef struct fault {
     int rank, number;
     char kind[16], place[32], path[FW_TEST_PATH_BYTES];
@@ -89,8 +89,8 @@ static void on_step(void *context, const fw_train_report *r) {
     f->armed = 1;
     if (strcmp(f->place, "collective") == 0) fw_comm_fail_at((uint64_t)f->number);
     if (strcmp(f->place, "write") == 0) fw_file_fail_write_at((uint64_t)f->number);
-    if (strcmp(f->place, "collective") == 0 || strcmp(f->place, "write") == 0)
-        note(f, "fault", (long long)fw_host_now_ns());
+    if (strcmp(f->place, "allocation") == 0) fw_alloc_fail_at((uint64_t)f->number);
+    if (strcmp(f->kind, "break") == 0) note(f, "fault", (long long)fw_host_now_ns());
 }
 
 /* ---- outside */
@@ -212,11 +212,25 @@ static void test_full_disk(void **state) {
     for (int n = 1; n <= 7; n += 2) {
         char name[32];
         snprintf(name, sizeof name, "full-%d", n);
-        outcome o = run_in(name, words, 0, "full", "write", n);
+        outcome o = run_in(name, words, 0, "break", "write", n);
         expect(&o, words, 6, 0, "No space left on device");
         assert_int_equal(fw_test_run_train(name, 0, words), 0);
         fw_test_run_same_final("whole", name);
     }
+}
+
+/* The n-th allocation after step 2 fails, in the step or in saving or writing the model after it. */
+static void test_allocations(void **state) {
+    (void)state;
+    const char *words = "--num_processes 2 --strategy zero3 --max_steps 3 --save_steps 3";
+    int failed_n = 0;
+    for (int rank = 0; rank < 2; rank++)
+        for (int n = 1; n <= 64; n *= rank == 0 ? 4 : 8) {
+            outcome o = run(words, rank, "break", "allocation", n);
+            failed_n += o.code != 0;
+            if (o.code != 0) expect(&o, words, o.code == 5 ? 5 : 4, rank, "out of memory");
+        }
+    assert_true(failed_n > 2);
 }
 
 /* C35: rank 0 takes longer to save than ranks wait for each other; they serve it meanwhile. */
@@ -234,6 +248,7 @@ int main(int argc, char **argv) {
     if (argc > 1) return fw_test_train_main(argc, argv, &hooks);
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_killed),    cmocka_unit_test(test_out_of_memory),
                                        cmocka_unit_test(test_thrown),    cmocka_unit_test(test_collectives),
-                                       cmocka_unit_test(test_full_disk), cmocka_unit_test(test_slow_save)};
+                                       cmocka_unit_test(test_full_disk), cmocka_unit_test(test_allocations),
+                                       cmocka_unit_test(test_slow_save)};
     return cmocka_run_group_tests(tests, fw_test_run_setup, fw_test_run_teardown);
 }
