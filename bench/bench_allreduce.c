@@ -131,6 +131,7 @@ static int be_a_rank(size_t most_bytes) {
     fw_status status = fw_comm_options_from_environment(&o, &found);
     if (status == FW_OK) status = fw_comm_create(&c, &o);
     if (status == FW_OK) take_cpus(c);
+    if (status == FW_OK && fw_comm_rank(c) == 0) printf("# what, type, bytes, median us, least us, calls\n");
     if (status == FW_OK) status = run(c, most_bytes);
     if (status != FW_OK && fw_comm_reports_failure(c)) fprintf(stderr, "%s\n", fw_trail_message());
     if (c != NULL && status != FW_OK) fw_comm_abort(c, status);

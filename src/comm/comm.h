@@ -2,8 +2,13 @@
  *
  * A rank is one process. A fw_comm is the group of all ranks; world 1 is a valid group (transport "self").
  * Every rank issues the same collectives in the same order. A collective is started, runs in the background,
- * and is waited for; collectives finish in the order in which they were started. Sums are carried in fp32 and
- * added in the order of ranks, so the result has the same bits on every rank and in every run.
+ * and is waited for (who waits for what nobody has begun yet works himself); collectives finish in the order in which
+ * they were started. Sums are carried in fp32 and added in the order of ranks, so the result has the same bits on
+ * every rank and in every run, whichever rank comes first.
+ *
+ * Ranks that go different ways are told so at once: collectives are compared (kind, type, number of elements, root,
+ * label) before any data is touched, and two ranks that wait for each other in different calls are found; the message
+ * names both.
  *
  * Failure: when one rank fails (fw_comm_abort, or its process ends), every wait on every other rank returns
  * FW_ERR_RANK within seconds, and the message names the rank and its reason. Nothing here waits for ever:
@@ -68,12 +73,12 @@ fw_status fw_comm_alloc(fw_comm *c, void **out, size_t bytes, const char *what);
  * partition the parent (first and stride may differ between them, and n). For hybrid sharding: shard groups
  * (consecutive ranks, stride 1) and replica groups (one rank of each shard group).
  *
- * On a group these are allowed: the five collectives, wait, barrier, rank, world, transport, get_counters, destroy
- * (before the parent's, which ends the groups that are left); all else is the parent's (FW_ERR_INTERNAL, or FW_ASSERT
- * where nothing is returned). A group's
- * collectives run in the parent's queue, in the order in which this rank starts them, and work in place on memory of
- * the parent's fw_comm_alloc. Ranks must start them so that no two wait for each other: what two ranks have in common
- * (parent's and groups'), both start in the same order. A failure anywhere in the parent ends every wait in a group.
+ * On a group these are allowed: the four collectives, wait, barrier, rank, world, transport, get_counters, what is
+ * said of failures (abort, abort_origin, reports_failure: those of the job), and destroy (before the parent's, which
+ * ends the groups that are left); all else is the parent's (FW_ERR_INTERNAL, or FW_ASSERT where nothing is returned).
+ * A group's collectives run in the parent's queue, in the order in which this rank starts them, and work in place on
+ * memory of the parent's fw_comm_alloc. What two ranks have in common (parent's and groups'), both start in the same
+ * order. A failure anywhere in the parent ends every wait in a group.
  * n = 1 is valid: its collectives move nothing between ranks and finish in order like all others.
  * Errors: FW_ERR_INTERNAL (a group of a group, this rank not in it, ranks outside the parent), FW_ERR_RANK (the groups
  * of this call overlap or leave a rank out: names two ranks and their groups), FW_ERR_NOMEM. */
@@ -95,7 +100,8 @@ fw_status fw_comm_all_reduce(fw_comm *c, void *buffer, int64_t n, fw_dtype dtype
 /* Rank r gets the sum of part r: out has n / world elements and may be buffer + r * n / world; n % world == 0. */
 fw_status fw_comm_reduce_scatter(fw_comm *c, void *out, const void *buffer, int64_t n, fw_dtype dtype,
                                  fw_comm_request *request);
-/* buffer of n elements = the parts of all ranks in order; part may be buffer + r * n / world. */
+/* buffer of n elements = the parts of all ranks in order; part may be buffer + r * n / world. Without a copy in between
+ * already when the parts, or the buffers, are memory of fw_comm_alloc on every rank. */
 fw_status fw_comm_all_gather(fw_comm *c, void *buffer, const void *part, int64_t n, fw_dtype dtype,
                              fw_comm_request *request);
 fw_status fw_comm_broadcast(fw_comm *c, void *buffer, size_t bytes, int root, fw_comm_request *request);
