@@ -41,7 +41,7 @@ static int compare(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-static int call_n_for(size_t bytes) { return bytes <= 1 << 20 ? MOST_CALLS : bytes <= 16 << 20 ? 21 : 5; }
+static int call_n_for(size_t bytes) { return bytes <= 1 << 20 ? MOST_CALLS : bytes <= 16 << 20 ? 21 : 9; }
 
 /* Small values: their sums never overflow, however often they are added up. */
 static void write_buffer(void *x, size_t bytes, fw_dtype dtype) {

@@ -14,7 +14,7 @@ WARM_N = 2
 
 
 def call_n_for(size):
-    return 41 if size <= 1 << 20 else 21 if size <= 16 << 20 else 5
+    return 41 if size <= 1 << 20 else 21 if size <= 16 << 20 else 9
 
 
 def rank_main(rank, world, most_bytes, port):

@@ -50,7 +50,7 @@ int main(int argc, char **argv) {
     if (x == NULL) return 1;
     for (size_t bytes = 4096; bytes <= most_bytes; bytes *= 4)
         for (int is_f32 = 1; is_f32 >= 0; is_f32--) {
-            const int call_n = bytes <= 1 << 20 ? MOST_CALLS : bytes <= 16 << 20 ? 21 : 5;
+            const int call_n = bytes <= 1 << 20 ? MOST_CALLS : bytes <= 16 << 20 ? 21 : 9;
             double own[MOST_CALLS], seconds[MOST_CALLS];
             for (int k = -WARM_N; k < call_n; k++) {
                 write_buffer(x, bytes, is_f32);

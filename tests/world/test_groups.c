@@ -322,6 +322,20 @@ static void an_injected_failure_in_a_group_reaches_all(void **state) {
                                 "rank 2 failed: all_reduce 2 (odd) [ranks 0, 2] failed (injected by a test)");
 }
 
+static int has_no_memory(fw_comm *c, void *context) {
+    fw_comm *group;
+    if (fw_comm_rank(c) == 1) fw_alloc_fail_at((uint64_t)*(int *)context);
+    fw_status status = fw_comm_group(&group, c, 0, 1, fw_comm_world(c));
+    fw_alloc_fail_at(0);
+    FW_RANK_CHECK(status == FW_ERR_NOMEM && group == NULL && fw_comm_abort_origin(c) == 1);
+    return 0;
+}
+
+static void a_group_needs_memory_on_every_rank(void **state) {
+    (void)state;
+    for (int n = 1; n <= 2; n++) assert_int_equal(fw_test_world(3, has_no_memory, &n), 0);
+}
+
 static int closes_early(fw_comm *c, void *context) {
     (void)context;
     fw_comm *group;
@@ -353,6 +367,7 @@ int main(void) {
         cmocka_unit_test(longer_rings_end_with_the_timeout),
         cmocka_unit_test(a_dead_rank_ends_the_waits_in_every_group),
         cmocka_unit_test(an_injected_failure_in_a_group_reaches_all),
+        cmocka_unit_test(a_group_needs_memory_on_every_rank),
         cmocka_unit_test(closing_a_group_with_work_left_does_not_hang),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -101,10 +101,11 @@ fw_status fw_shm_open_group(fw_comm *parent, fw_comm *group) {
     FW_TRY(fw_comm_max_i64(parent, &most, 1));
     if (most == 1) return fw_comm_open_self(group);
     const size_t control_bytes = (sizeof(fw_shm_control) + FW_SHM_PAGE - 1) / FW_SHM_PAGE * FW_SHM_PAGE;
-    fw_shm *s;
+    fw_shm *s = NULL;
     fw_shm_region range = {0};
-    FW_TRY(fw_comm_agree(parent, FW_NEW(s)));
-    fw_status status = add_range(parent, &range, control_bytes + fw_shm_stage_bytes((int)most), "a group of ranks");
+    fw_status status = fw_comm_agree(parent, FW_NEW(s));
+    if (status == FW_OK)
+        status = add_range(parent, &range, control_bytes + fw_shm_stage_bytes((int)most), "a group of ranks");
     if (status != FW_OK) {
         fw_free(s);
         return fw_trail_push(status, __FILE__, __func__, __LINE__);
