@@ -8,6 +8,7 @@
  *   - __syncthreads that some threads of the block do not come to, or that they come to at different lines
  *   - shared memory read before it was written: it holds NaN at the start of every block
  *   - cp.async data read before the wait that makes it visible: it arrives only there
+ *   - cp.async and ldmatrix addresses that are not shared memory or not aligned
  *   - a launch with a bad configuration; out-of-bounds and misaligned access through ASan and UBSan
  *
  * Threads of a block are resumed in ascending order, or shuffled by FW_SIMT_SEED=n (n > 0). Not covered: what happens
@@ -28,7 +29,7 @@
 #define __shared__ static __attribute__((section("fw_simt_shared")))
 #define __launch_bounds__(...)
 #define __constant__ static const
-#define __align__(n) alignas(n)
+#define __align__(n) __attribute__((aligned(n)))
 
 typedef void *cudaStream_t;
 
@@ -69,6 +70,8 @@ void async_copy(void *to, const void *from, size_t bytes);
 void async_commit();
 void async_wait(int groups_left);
 [[noreturn]] void stop(const char *what);
+/* Stops with `what` unless the bytes lie in the block's shared memory, aligned to their number. */
+void check_shared(const void *p, size_t bytes, const char *what);
 
 void run(const char *name, dim3 grid, dim3 block, size_t shared_bytes, void (*body)(void *), void *arguments);
 

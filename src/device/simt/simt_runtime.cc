@@ -40,7 +40,9 @@ thread_place *here;
 
 namespace {
 
-enum { STACK_BYTES = 128 * 1024, THREADS_MAX = 1024, SHARED_MAX = 227 * 1024, ASYNC_GROUPS = 32 };
+/* A stack that runs over meets the guard below it, which is a page or several, whatever their size. */
+enum { STACK_BYTES = 128 * 1024, GUARD_BYTES = 64 * 1024 };
+enum { THREADS_MAX = 1024, SHARED_MAX = 227 * 1024, ASYNC_GROUPS = 32 };
 
 enum fiber_state { CAN_RUN, AT_BARRIER, AT_COLLECTIVE, ENDED };
 
@@ -181,10 +183,12 @@ uint32_t next_random() {
 
 void take_fibers(unsigned n) {
     while (fibers.size() < n) {
-        void *stack = mmap(nullptr, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (stack == MAP_FAILED) stop("no memory for the stack of a thread");
+        void *block =
+            mmap(nullptr, GUARD_BYTES + STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (block == MAP_FAILED || mprotect(block, GUARD_BYTES, PROT_NONE) != 0)
+            stop("no memory for the stack of a thread");
         fibers.emplace_back();
-        fibers.back().stack = (unsigned char *)stack;
+        fibers.back().stack = (unsigned char *)block + GUARD_BYTES;
     }
     fiber_n = n;
 }
@@ -260,7 +264,7 @@ uint32_t seed_of_environment() {
 [[noreturn]] void stop(const char *what) {
     fprintf(stderr, "simt: %s: kernel %s", what, kernel_name == nullptr ? "(none)" : kernel_name);
     if (running != nullptr)
-        fprintf(stderr, ", block (%u, %u, %u), thread %d, line %d", here->block.x, here->block.y, here->block.z,
+        fprintf(stderr, ", block (%u, %u, %u), thread %d, at or after line %d", here->block.x, here->block.y, here->block.z,
                 here->linear, running->line);
     fprintf(stderr, "\n");
     abort();
@@ -309,7 +313,18 @@ void warp_leave() {
     if (w->unread == 0) w->arrived = 0;
 }
 
-void async_copy(void *to, const void *from, size_t bytes) { running->open.push_back(pending_copy{to, from, bytes}); }
+void check_shared(const void *p, size_t bytes, const char *what) {
+    const uintptr_t at = (uintptr_t)p, dynamic = (uintptr_t)shared, fixed = (uintptr_t)__start_fw_simt_shared;
+    const bool in_dynamic = at >= dynamic && at + bytes <= dynamic + shared_bytes_now;
+    const bool in_fixed = at >= fixed && at + bytes <= (uintptr_t)__stop_fw_simt_shared;
+    if ((!in_dynamic && !in_fixed) || at % bytes != 0) stop(what);
+}
+
+void async_copy(void *to, const void *from, size_t bytes) {
+    check_shared(to, bytes, "cp.async to what is not shared memory, or not aligned to its size");
+    if ((uintptr_t)from % bytes != 0) stop("cp.async from an address that is not aligned to its size");
+    running->open.push_back(pending_copy{to, from, bytes});
+}
 
 void async_commit() {
     running->group.push_back(std::move(running->open));
@@ -338,8 +353,9 @@ void run(const char *name, dim3 grid, dim3 block, size_t shared_bytes, void (*bo
     warps.assign((n + 31) / 32, warp());
     free(shared);
     shared_bytes_now = shared_bytes;
-    shared = (unsigned char *)aligned_alloc(128, shared_bytes > 0 ? shared_bytes : 1);
-    if (shared == nullptr) stop("no memory for shared memory");
+    void *memory = nullptr;
+    if (posix_memalign(&memory, 128, shared_bytes > 0 ? shared_bytes : 1) != 0) stop("no memory for shared memory");
+    shared = (unsigned char *)memory;
     std::vector<unsigned> order(n);
     for (unsigned i = 0; i < n; i++) order[i] = i;
     for (unsigned z = 0; z < grid.z; z++)

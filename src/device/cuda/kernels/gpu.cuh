@@ -184,6 +184,7 @@ static __device__ __forceinline__ void load_matrices(uint32_t (&r)[4], const voi
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                  : "r"(from));
 #else
+    fw_simt::check_shared(row, 16, "ldmatrix from what is not shared memory, or not aligned to 16 bytes");
     const unsigned char *slots = fw_simt::warp_meet(0xffffffffu, &row, sizeof row, fw_simt::KIND_LDMATRIX, __LINE__);
     const int lane = fw_simt::here->lane;
     for (int i = 0; i < 4; i++) {
@@ -202,6 +203,7 @@ static __device__ __forceinline__ void load_matrices_transposed(uint32_t (&r)[4]
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                  : "r"(from));
 #else
+    fw_simt::check_shared(row, 16, "ldmatrix from what is not shared memory, or not aligned to 16 bytes");
     const unsigned char *slots = fw_simt::warp_meet(0xffffffffu, &row, sizeof row, fw_simt::KIND_LDMATRIX, __LINE__);
     const int lane = fw_simt::here->lane;
     for (int i = 0; i < 4; i++) {
@@ -228,31 +230,28 @@ static __device__ __forceinline__ void mma_bf16(float (&d)[4], const uint32_t (&
                  : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 #else
-    float A[16][16], B[16][8];
+    /* Each lane takes the two rows of a and the two columns of b that its part of d is made of. */
+    const int g = fw_simt::here->lane / 4, t = fw_simt::here->lane % 4;
+    float A[2][16], B[2][16];
     auto value = [](uint32_t word, int half) { return to_float(bf16{(uint16_t)(word >> (16 * half))}); };
     const unsigned char *slots = fw_simt::warp_meet(0xffffffffu, a, sizeof a, fw_simt::KIND_MMA_A, __LINE__);
-    for (int lane = 0; lane < 32; lane++) {
+    for (int from = 0; from < 4; from++) {
         uint32_t word[4];
-        memcpy(word, slots + 16 * lane, sizeof word);
-        const int g = lane / 4, t = lane % 4;
-        for (int i = 0; i < 4; i++)
-            for (int half = 0; half < 2; half++) A[g + 8 * (i % 2)][2 * t + half + 8 * (i / 2)] = value(word[i], half);
+        memcpy(word, slots + 16 * (4 * g + from), sizeof word);
+        for (int i = 0; i < 8; i++) A[i / 2 % 2][2 * from + i % 2 + 8 * (i / 4)] = value(word[i / 2], i % 2);
     }
     fw_simt::warp_leave();
     slots = fw_simt::warp_meet(0xffffffffu, b, sizeof b, fw_simt::KIND_MMA_B, __LINE__);
-    for (int lane = 0; lane < 32; lane++) {
-        uint32_t word[2];
-        memcpy(word, slots + 16 * lane, sizeof word);
-        const int g = lane / 4, t = lane % 4;
-        for (int i = 0; i < 2; i++)
-            for (int half = 0; half < 2; half++) B[2 * t + half + 8 * i][g] = value(word[i], half);
+    for (int column = 0; column < 2; column++) {
+        for (int from = 0; from < 4; from++) {
+            uint32_t word[2];
+            memcpy(word, slots + 16 * (4 * (2 * t + column) + from), sizeof word);
+            for (int i = 0; i < 4; i++) B[column][2 * from + i % 2 + 8 * (i / 2)] = value(word[i / 2], i % 2);
+        }
     }
     fw_simt::warp_leave();
-    const int g = fw_simt::here->lane / 4, t = fw_simt::here->lane % 4;
-    for (int i = 0; i < 4; i++) {
-        const int row = g + 8 * (i / 2), column = 2 * t + i % 2;
-        for (int k = 0; k < 16; k++) d[i] += A[row][k] * B[k][column];
-    }
+    for (int i = 0; i < 4; i++)
+        for (int k = 0; k < 16; k++) d[i] += A[i / 2][k] * B[i % 2][k];
 #endif
 }
 
