@@ -1,5 +1,5 @@
 # The verbs. CMake does the work; see CMakePresets.json for the presets.
-.PHONY: all quickstart test test-long bench lint format docs asan tsan fuzz clean
+.PHONY: all cuda cuda-release quickstart test test-long bench lint format docs asan tsan fuzz clean
 
 JOBS ?= $(shell nproc)
 MAKEFLAGS += --no-print-directory
@@ -7,6 +7,16 @@ MAKEFLAGS += --no-print-directory
 all:
 	@cmake --preset release >build.log 2>&1 || { cat build.log; rm -f build.log; exit 1; }; rm -f build.log
 	@cmake --build build -j $(JOBS)
+
+# The plugins for NVIDIA GPUs beside the program; `make` builds them too where nvcc is. CUDA_ARCHITECTURES="80 90": for which
+# GPUs. cuda-release: for all of them, in build-cuda.
+cuda:
+	@cmake --preset release $(if $(CUDA_ARCHITECTURES),"-DFW_CUDA_ARCHITECTURES=$(CUDA_ARCHITECTURES)") >build.log 2>&1 || \
+	  { cat build.log; rm -f build.log; exit 1; }; rm -f build.log
+	@cmake --build build -j $(JOBS) --target finewire cuda
+
+cuda-release:
+	@cmake --preset cuda-release >/dev/null && cmake --build build-cuda -j $(JOBS) --target finewire cuda
 
 # Everything on a fresh machine: packages, build, a real model, a fine-tune on two CPU ranks. AGAIN=1 trains anew.
 quickstart:

@@ -59,7 +59,19 @@ void fw_comm_destroy(fw_comm *c); /* takes NULL; does not wait for others */
 
 int fw_comm_rank(const fw_comm *c);
 int fw_comm_world(const fw_comm *c);
-const char *fw_comm_transport(const fw_comm *c); /* "self", "shm" */
+const char *fw_comm_transport(const fw_comm *c); /* "self", "shm", "nccl" */
+
+/* Collectives work on memory of this device from now on: on the host's where it computes on the host, else on its GPU's,
+ * between GPUs by NCCL (transport "nccl"). Then what a collective gives is there for operations of the device that are
+ * issued after fw_comm_wait, which does not block the host; fw_copy from it waits, as always. Memory of the host may
+ * still be broadcast, but not in groups. Sums are NCCL's: the same on every rank, in an order that is the same in every
+ * run with the same GPUs, links and settings, in fp32 when the data is fp32.
+ * Collective; once, before fw_comm_alloc. The device must live longer than c. Errors: FW_ERR_OPTION (ranks on different
+ * kinds of devices, two ranks on one GPU without FINEWIRE_SHARE_GPU=1, no NCCL), FW_ERR_RANK. */
+struct fw_device;
+fw_status fw_comm_use_device(fw_comm *c, struct fw_device *device);
+/* How many ranks use this rank's GPU, itself counted; 1 without a GPU. */
+int fw_comm_ranks_on_gpu(const fw_comm *c);
 
 /* The background thread may run on these CPUs: this rank's share. A wish: being refused costs speed only. */
 void fw_comm_set_cpus(fw_comm *c, const int *cpus, int cpu_n);
@@ -154,7 +166,8 @@ typedef struct fw_comm_counters {
     fw_comm_traffic all_reduce, reduce_scatter, all_gather, broadcast;
     fw_comm_traffic total; /* their sum */
     uint64_t wait_ns;      /* time spent in fw_comm_wait: communication not hidden behind computing */
-    uint64_t busy_ns;      /* time the background thread worked on collectives, waiting for other ranks included */
+    uint64_t busy_ns;      /* time the background thread worked on collectives, waiting for other ranks included; with
+                            * GPUs both are the host's time only, since it does not wait */
 } fw_comm_counters;
 void fw_comm_get_counters(const fw_comm *c, fw_comm_counters *out);
 

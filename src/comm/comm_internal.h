@@ -44,6 +44,9 @@ typedef struct fw_job {
     pthread_mutex_t group_lock; /* of the list */
     fw_comm *group;             /* the groups made of `all`, the newest first */
     int32_t group_n;            /* groups made so far: the same on every rank */
+    struct fw_device *device;   /* by fw_comm_use_device; NULL: memory of the host */
+    int ranks_on_gpu;
+    struct fw_nccl *nccl; /* transport "nccl" only */
 } fw_job;
 
 /* What one kind of collective has moved so far: fw_comm_traffic, counted by one thread and read by any. */
@@ -54,7 +57,8 @@ typedef struct fw_comm_tally {
 struct fw_comm {
     fw_comm_options options; /* rank and world: in this group */
     const fw_transport *transport;
-    void *state; /* the transport's */
+    void *state;                   /* the transport's */
+    struct fw_nccl_part *gpu_part; /* transport "nccl" only */
     fw_job *job;
     fw_comm *next;      /* in job->group */
     int first, stride;  /* rank r here is rank first + r * stride of the job */

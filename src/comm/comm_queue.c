@@ -250,7 +250,8 @@ fw_status fw_comm_broadcast(fw_comm *c, void *buffer, size_t bytes, int root, fw
 fw_status fw_comm_wait(fw_comm *c, fw_comm_request *request) {
     fw_job *job = c->job;
     fw_progress *p = &job->progress;
-    if (atomic_load_explicit(&p->done_n, memory_order_acquire) >= request->ticket) return FW_OK;
+    if (atomic_load_explicit(&p->done_n, memory_order_acquire) >= request->ticket)
+        return c->transport->await != NULL ? c->transport->await(c, request->ticket) : FW_OK;
     uint64_t start_ns = fw_host_now_ns();
     int done = 0;
     if (p->thread_runs) {

@@ -1,4 +1,4 @@
-/* What a transport gives: the data plane below comm.h. One folder each: self/ (world 1), shm/ (ranks of one host).
+/* What a transport gives: the data plane below comm.h. One folder each: self/ (world 1), shm/ (ranks of one host), nccl/ (GPUs).
  * To add one: a folder with an fw_transport, a line in comm.c where it is chosen. */
 #ifndef FW_COMM_TRANSPORT_H
 #define FW_COMM_TRANSPORT_H
@@ -35,6 +35,9 @@ typedef struct fw_transport {
     fw_status (*alloc)(fw_comm *c, void **out, size_t bytes, const char *what);
     /* Do all of `op`; called by the background thread (or inline), in order. */
     fw_status (*run)(fw_comm *c, const fw_comm_op *op);
+    /* With runs_inline, where run() only begins: what is issued after this on the device comes after the collective.
+     * NULL: run() has done it all. */
+    fw_status (*await)(fw_comm *c, uint64_t ticket);
     /* all = what each rank gave; `call` names the caller's function, which must be the same on every rank. */
     fw_status (*exchange)(fw_comm *c, void *all, const void *mine, size_t bytes, const char *call);
     /* Long work of this rank begins (what) or ends (NULL). */

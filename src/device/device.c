@@ -1,19 +1,39 @@
 #include "device/device.h"
 
 #include "base/log.h"
+#include "device/cuda_loader.h"
 #include "device/device_kinds.h"
 
+#include <stdio.h>
 #include <string.h>
 
-fw_status fw_device_create(fw_device **out, const char *name, fw_threads *threads) {
+/* cuda where it can be used; else cpu, which says why. */
+static fw_status create_auto(fw_device **out, fw_threads *threads, const fw_device_place *place) {
+    const fw_cuda_plugin *plugin;
+    char reason[FW_CUDA_REASON_BYTES];
+    if (fw_cuda_find(&plugin, reason) == FW_OK) return plugin->create(out, threads, place);
+    FW_TRY(fw_device_create_cpu(out, threads));
+    char *text = (*out)->description;
+    size_t used = strlen(text);
+    snprintf(text + used, sizeof(*out)->description - used, " (auto: %s)", reason);
+    return FW_OK;
+}
+
+fw_status fw_device_create_at(fw_device **out, const char *name, fw_threads *threads, const fw_device_place *place) {
+    static const fw_device_place alone = {.local_rank = 0, .local_world = 1};
+    if (place == NULL) place = &alone;
     *out = NULL;
     fw_device *d = NULL;
     if (strcmp(name, "ref") == 0)
         FW_TRY(fw_device_create_ref(&d, threads));
-    else if (strcmp(name, "cpu") == 0 || strcmp(name, "auto") == 0)
+    else if (strcmp(name, "cpu") == 0)
         FW_TRY(fw_device_create_cpu(&d, threads));
+    else if (strcmp(name, "cuda") == 0)
+        FW_TRY(fw_device_create_cuda(&d, threads, place));
+    else if (strcmp(name, "auto") == 0)
+        FW_TRY(create_auto(&d, threads, place));
     else
-        return fw_fail(FW_ERR_OPTION, "--device %s is not known; choose cpu, ref or auto", name);
+        return fw_fail(FW_ERR_OPTION, "--device %s is not known; choose cuda, cpu, ref or auto", name);
     fw_status status = fw_device_check_complete(d);
     if (status != FW_OK) {
         fw_device_destroy(d);
@@ -21,6 +41,15 @@ fw_status fw_device_create(fw_device **out, const char *name, fw_threads *thread
     }
     *out = d;
     return FW_OK;
+}
+
+fw_status fw_device_create(fw_device **out, const char *name, fw_threads *threads) {
+    return fw_device_create_at(out, name, threads, NULL);
+}
+
+fw_status fw_device_memory(fw_device *d, uint64_t *free_bytes, uint64_t *total_bytes) {
+    if (d->ops->memory == NULL) return fw_fail(FW_ERR_INTERNAL, "device %s has no memory of its own", d->name);
+    return d->ops->memory(d, free_bytes, total_bytes);
 }
 
 void fw_device_destroy(fw_device *d) {

@@ -93,6 +93,8 @@ typedef struct fw_device_ops {
     fw_status (*alloc)(fw_device *d, void **out, size_t bytes, int lazy);
     void (*free)(fw_device *d, void *block, size_t bytes);
     void (*take_pages)(fw_device *d, void *block, size_t bytes); /* NULL: nothing to do */
+    /* What of the device's own memory could still be taken, and all of it; NULL: it is the host's memory. */
+    fw_status (*memory)(fw_device *d, uint64_t *free_bytes, uint64_t *total_bytes);
     /* Make scratch for shapes up to `limits`; *bytes is what it takes. With `dry` only tells. */
     fw_status (*reserve)(fw_device *d, const fw_device_limits *limits, int dry, size_t *bytes);
     void (*destroy)(fw_device *d);
@@ -106,10 +108,20 @@ struct fw_device {
     size_t allocated_bytes, peak_bytes; /* planned memory and scratch now, and the most ever */
     fw_freeze frozen;                   /* what an allocation means from now on */
     int on_host;                        /* device memory is memory of this process: the host may use it directly */
+    const struct fw_gpu *gpu;           /* device/gpu.h; NULL: no GPU */
 };
 
-/* name: "ref", "cpu" or "auto". The pool is borrowed until destroy. Errors: FW_ERR_OPTION (unknown name). */
+/* Which of the processes of this machine asks: it decides which GPU is taken. */
+typedef struct fw_device_place {
+    int local_rank, local_world;
+} fw_device_place;
+
+/* name: "ref", "cpu", "cuda" or "auto" (cuda where it can be used, else cpu; the description says why). The pool is
+ * borrowed until destroy. place NULL: the only process. Errors: FW_ERR_OPTION (unknown name; no plugin, driver or GPU). */
+fw_status fw_device_create_at(fw_device **out, const char *name, fw_threads *threads, const fw_device_place *place);
 fw_status fw_device_create(fw_device **out, const char *name, fw_threads *threads);
+/* Memory that a plan may count on, where the device has its own. Error: FW_ERR_INTERNAL for a device without. */
+fw_status fw_device_memory(fw_device *d, uint64_t *free_bytes, uint64_t *total_bytes);
 void fw_device_destroy(fw_device *d);
 /* Errors: FW_ERR_FIT after fw_device_freeze to FW_FROZEN_STRICT; FW_ERR_NOMEM. `what` names the memory in messages. */
 fw_status fw_device_alloc(fw_device *d, void **out, size_t bytes, const char *what);

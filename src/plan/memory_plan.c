@@ -32,21 +32,30 @@ void fw_memory_plan_make(fw_memory_plan *plan, const fw_arena *arena, size_t scr
     add_row(plan, "program and libraries", FW_PLAN_HOST, 0, FW_PLAN_PROCESS_BYTES);
     plan->device_bytes = sum(arena->bytes[FW_MEMORY_DEVICE], scratch_bytes);
     plan->shared_bytes = arena->bytes[FW_MEMORY_SHARED];
-    plan->total_bytes = sum(sum(plan->device_bytes, plan->shared_bytes), sum(host_bytes, FW_PLAN_PROCESS_BYTES));
+    plan->host_bytes = sum(host_bytes, FW_PLAN_PROCESS_BYTES);
+    plan->total_bytes = sum(sum(plan->device_bytes, plan->shared_bytes), plan->host_bytes);
 }
 
 static bool fits_machine(const fw_memory_plan *plan, const fw_memory_budget *b) {
-    uint64_t needed;
-    return !__builtin_mul_overflow((uint64_t)plan->total_bytes, (uint64_t)b->ranks, &needed) &&
-           needed <= b->available_bytes;
+    uint64_t needed, of_rank = b->on_gpu ? plan->host_bytes : plan->total_bytes;
+    return !__builtin_mul_overflow(of_rank, (uint64_t)b->ranks, &needed) && needed <= b->available_bytes;
+}
+
+/* What a rank needs where it computes. */
+static size_t needed_at_work(const fw_memory_plan *plan, const fw_memory_budget *b) {
+    return b->on_gpu ? sum(plan->device_bytes, plan->shared_bytes) : plan->total_bytes;
 }
 
 static bool fits_device(const fw_memory_plan *plan, const fw_memory_budget *b) {
-    return b->device_bytes == 0 || plan->total_bytes <= b->device_bytes;
+    return b->device_bytes == 0 || needed_at_work(plan, b) <= b->device_bytes;
+}
+
+static bool fits_gpu(const fw_memory_plan *plan, const fw_memory_budget *b) {
+    return !b->on_gpu || needed_at_work(plan, b) <= b->gpu_bytes;
 }
 
 bool fw_memory_plan_fits(const fw_memory_plan *plan, const fw_memory_budget *budget) {
-    return fits_machine(plan, budget) && fits_device(plan, budget);
+    return fits_machine(plan, budget) && fits_device(plan, budget) && fits_gpu(plan, budget);
 }
 
 static double gib(uint64_t bytes) { return (double)bytes / 1073741824.0; }
@@ -62,11 +71,23 @@ fw_status fw_memory_plan_check(const fw_memory_plan *plan, const fw_memory_budge
                            : "use fewer --num_processes, a smaller --per_device_train_batch_size or --max_length";
     const char *what = plan->row[largest].what;
     double part = gib(plan->row[largest].bytes), rank = gib(plan->total_bytes);
+    if (budget->on_gpu) rank = gib(needed_at_work(plan, budget));
     if (own_limit)
         return fw_fail(FW_ERR_FIT,
                        "a rank needs %.2f GiB and --device_memory allows %.2f GiB; the largest part is %s with %.2f "
                        "GiB: %s",
                        rank, gib(budget->device_bytes), what, part, advice);
+    if (!fits_gpu(plan, budget))
+        return fw_fail(FW_ERR_FIT,
+                       "a rank needs %.2f GiB of its GPU and %.2f GiB are free there; the largest part is %s with %.2f "
+                       "GiB: %s",
+                       rank, gib(budget->gpu_bytes), what, part, advice);
+    if (budget->on_gpu)
+        return fw_fail(FW_ERR_FIT,
+                       "a rank needs %.2f GiB of the host's memory beside its GPU, %d rank%s together %.2f GiB, and "
+                       "%.2f GiB are free on this machine: use a smaller dataset or fewer --num_processes",
+                       gib(plan->host_bytes), budget->ranks, budget->ranks == 1 ? "" : "s",
+                       (double)budget->ranks * gib(plan->host_bytes), gib(budget->available_bytes));
     return fw_fail(FW_ERR_FIT,
                    "a rank needs %.2f GiB, %d rank%s together %.2f GiB, and %.2f GiB are free on this machine; the "
                    "largest part is %s with %.2f GiB: %s",

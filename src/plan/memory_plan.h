@@ -29,6 +29,7 @@ typedef struct fw_memory_plan {
     int row_n;
     size_t device_bytes; /* the device's peak in the run, to the byte: arena and scratch */
     size_t shared_bytes; /* this rank's part of the memory that collectives work on */
+    size_t host_bytes;   /* what the host holds whatever computes: conversations, the program */
     size_t total_bytes;  /* of one rank, with what the host holds */
 } fw_memory_plan;
 
@@ -40,6 +41,8 @@ typedef struct fw_memory_budget {
     int ranks;                /* on this machine */
     uint64_t available_bytes; /* of the machine, shared by all of them */
     uint64_t device_bytes;    /* a rank may take this much of its device; 0: no limit of its own */
+    bool on_gpu;              /* device and shared memory are a GPU's, not the machine's: */
+    uint64_t gpu_bytes;       /* what a rank's GPU has for it */
 } fw_memory_budget;
 bool fw_memory_plan_fits(const fw_memory_plan *plan, const fw_memory_budget *budget);
 /* Error: FW_ERR_FIT with both figures, the largest row and what would help; `advice` (may be NULL) is put in its place

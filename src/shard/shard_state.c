@@ -45,6 +45,15 @@ static fw_status read_bucket(const fw_shard *s, int32_t b, int64_t first, int64_
     return FW_OK;
 }
 
+/* To a device that cannot reach memory of the host: rounded to bf16 here, where the numbers are, and copied. */
+static fw_status put_rounded(const fw_shard *s, char *data, float *host, int64_t n) {
+    for (int64_t i = 0; i < n; i++) { /* a place is read before it is written over */
+        const fw_bf16 rounded = fw_bf16_from_f32(host[i]);
+        memcpy((char *)host + (size_t)i * sizeof rounded, &rounded, sizeof rounded);
+    }
+    return fw_copy(s->device, data, host, (size_t)n * sizeof(fw_bf16));
+}
+
 /* host: a chunk for what cannot be read into its place, which is where the host cannot write or the type is another. */
 static fw_status load_bucket(fw_shard *s, fw_shard_array array, int32_t b, fw_unit_reader read, void *context,
                              float *host) {
@@ -58,8 +67,10 @@ static fw_status load_bucket(fw_shard *s, fw_shard_array array, int32_t b, fw_un
         char *data = to.data + at * (int64_t)fw_dtype_bytes(to.t);
         if (to.t == FW_F32)
             FW_TRY(fw_copy(s->device, data, host, (size_t)n * sizeof *host));
-        else
+        else if (s->device->on_host)
             FW_TRY(fw_cast(s->device, data, to.t, host, FW_F32, n));
+        else
+            FW_TRY(put_rounded(s, data, host, n));
     }
     return FW_OK;
 }
@@ -91,13 +102,22 @@ static fw_status tell(fw_shard *s, wish *w) {
     return fw_comm_wait(s->comm, &request);
 }
 
-/* `n` elements of a part, as fp32 in host memory. */
+/* `n` elements of a part as fp32, in memory of the host or in the staging memory. */
 static fw_status read_part(const fw_shard *s, fw_shard_array array, int32_t b, int64_t at, int64_t n, float *out) {
     const part from = part_of(s, array, b);
     FW_ASSERT(from.data != NULL);
     const char *data = from.data + at * (int64_t)fw_dtype_bytes(from.t);
     if (from.t == FW_F32) return fw_copy(s->device, out, data, (size_t)n * sizeof *out);
-    return fw_cast(s->device, out, FW_F32, data, from.t, n);
+    if (s->device->on_host || out == s->staging) return fw_cast(s->device, out, FW_F32, data, from.t, n);
+    /* Into the upper half of `out`, from where they are widened in order: each place is read before it is written. */
+    char *half = (char *)out + (size_t)n * sizeof(fw_bf16);
+    FW_TRY(fw_copy(s->device, half, data, (size_t)n * sizeof(fw_bf16)));
+    for (int64_t i = 0; i < n; i++) {
+        fw_bf16 bits;
+        memcpy(&bits, half + (size_t)i * sizeof bits, sizeof bits);
+        out[i] = fw_bf16_to_f32(bits);
+    }
+    return FW_OK;
 }
 
 /* The owner puts what is wished for into the staging memory of all. */

@@ -37,7 +37,10 @@ static fw_status open_place(fw_job *job, const fw_options *o) {
     fw_status status = fw_threads_create(&job->threads, job->thread_n, pin ? cpus + job->cpu_first : NULL);
     fw_free(cpus);
     FW_TRY(status);
-    return fw_device_create(&job->device, fw_device_choice_words[o->device], job->threads);
+    const fw_device_place on_machine = {.local_rank = place.local_rank, .local_world = place.local_world};
+    status = fw_device_create_at(&job->device, fw_device_choice_words[o->device], job->threads, &on_machine);
+    FW_TRY(fw_comm_agree(job->comm, status)); /* what is missing on one rank is missing on all: one of them says so */
+    return fw_comm_use_device(job->comm, job->device);
 }
 
 /* One thread reads the tokenizer, the others hash this rank's part of the weights meanwhile; a pool of one does both. */
@@ -159,12 +162,18 @@ static fw_status make_plan(fw_job *job, const fw_options *o, const fw_activation
     fw_device_limits limits = fw_activations_limits(&sized, &job->model);
     fw_activations_fini(&sized);
     FW_TRY(fw_device_scratch_bytes(job->device, &limits, &in.scratch_bytes));
-    /* Asked once, before any rank has taken anything, so that all compare with the same figure. */
-    int64_t negative = -(int64_t)fw_host_memory_available();
-    FW_TRY(fw_comm_max_i64(job->comm, &negative, 1));
+    /* Asked once, before any rank has taken anything, so that all compare with the same figures. */
+    int64_t negative[2] = {-(int64_t)fw_host_memory_available(), 0};
+    uint64_t gpu_bytes = 0, gpu_total_bytes;
+    const bool on_gpu = job->device->gpu != NULL;
+    if (on_gpu) FW_TRY(fw_device_memory(job->device, &gpu_bytes, &gpu_total_bytes));
+    negative[1] = -(int64_t)(gpu_bytes / (uint64_t)fw_comm_ranks_on_gpu(job->comm));
+    FW_TRY(fw_comm_max_i64(job->comm, negative, 2));
     fw_memory_budget budget = {.ranks = world,
-                               .available_bytes = (uint64_t)-negative,
-                               .device_bytes = training ? (uint64_t)o->device_memory : 0};
+                               .available_bytes = (uint64_t)-negative[0],
+                               .device_bytes = training ? (uint64_t)o->device_memory : 0,
+                               .on_gpu = on_gpu,
+                               .gpu_bytes = (uint64_t)-negative[1]};
     return fw_job_plan_make(&job->plan, &in, &budget);
 }
 
@@ -199,9 +208,9 @@ void fw_job_close(fw_job *job) {
     fw_tokenizer_destroy(job->tokenizer);
     fw_model_folder_close(&job->folder);
     fw_model_fini(&job->model);
+    fw_comm_destroy(job->comm); /* its memory may be the device's */
     fw_device_destroy(job->device);
     fw_threads_destroy(job->threads);
-    fw_comm_destroy(job->comm);
     fw_free(job->model_dir);
     *job = (fw_job){0};
 }

@@ -71,6 +71,19 @@ static void test_fit(void **state) {
     assert_non_null(
         strstr(fw_trail_message(), "a rank needs 16.05 GiB, 2 ranks together 32.09 GiB, and 32.09 GiB are free"));
     assert_non_null(strstr(fw_trail_message(), "optimizer moments (fp32) with 8.00 GiB: buy more"));
+    /* on GPUs: what is a GPU's need not fit into the host, and what is the host's not into a GPU */
+    b = (fw_memory_budget){.ranks = 8, .available_bytes = gib, .on_gpu = true, .gpu_bytes = 16 * gib};
+    assert_int_equal(fw_memory_plan_check(&plan, &b, NULL), FW_OK);
+    b.gpu_bytes--;
+    assert_int_equal(fw_memory_plan_check(&plan, &b, "buy more"), FW_ERR_FIT);
+    assert_non_null(strstr(fw_trail_message(), "a rank needs 16.00 GiB of its GPU and 16.00 GiB are free there"));
+    b.gpu_bytes++;
+    b.device_bytes = 15 * gib;
+    assert_int_equal(fw_memory_plan_check(&plan, &b, NULL), FW_ERR_FIT);
+    assert_non_null(strstr(fw_trail_message(), "a rank needs 16.00 GiB and --device_memory allows 15.00 GiB"));
+    b = (fw_memory_budget){.ranks = 8, .available_bytes = gib / 8, .on_gpu = true, .gpu_bytes = 16 * gib};
+    assert_int_equal(fw_memory_plan_check(&plan, &b, NULL), FW_ERR_FIT);
+    assert_non_null(strstr(fw_trail_message(), "of the host's memory beside its GPU"));
     b = (fw_memory_budget){.ranks = 64, .available_bytes = UINT64_MAX};
     assert_int_equal(fw_memory_plan_check(&plan, &b, NULL), FW_OK);
 }

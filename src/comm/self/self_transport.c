@@ -1,6 +1,8 @@
-/* Transport "self": a world of one rank. Sums are what is there already; parts are the whole. */
+/* Transport "self": a world of one rank. Sums are what is there already; parts are the whole. Memory is the device's where
+ * the host cannot reach that. */
 #include "base/alloc.h"
 #include "comm/comm_internal.h"
+#include "device/device.h"
 
 #include <string.h>
 
@@ -9,11 +11,36 @@ enum { ALIGN = 64 };
 /* Buffers of fw_comm_alloc, to free them with the group. */
 typedef struct self_block {
     struct self_block *next;
+    void *on_device; /* NULL: the buffer follows */
+    size_t bytes;
 } self_block;
+
+/* NULL: memory of the host. */
+static fw_device *device_of(const fw_comm *c) {
+    fw_device *d = c->job->device;
+    return d == NULL || d->on_host ? NULL : d;
+}
+
+static fw_status alloc_on_device(fw_comm *c, void **out, size_t bytes, const char *what) {
+    self_block *block;
+    FW_TRY(FW_NEW(block));
+    /* Past the device's own count: it is this room's memory (fw_comm_allocated_bytes). */
+    fw_status status = device_of(c)->ops->alloc(device_of(c), &block->on_device, bytes, 0);
+    if (status != FW_OK) {
+        fw_free(block);
+        return fw_fail_context(status, "%s (%zu bytes): ", what, bytes);
+    }
+    block->bytes = bytes;
+    block->next = c->state;
+    c->state = block;
+    *out = block->on_device;
+    return FW_OK;
+}
 
 static fw_status alloc(fw_comm *c, void **out, size_t bytes, const char *what) {
     self_block *block;
     *out = NULL;
+    if (device_of(c) != NULL) return alloc_on_device(c, out, bytes, what);
     if (bytes > SIZE_MAX - sizeof *block - ALIGN ||
         fw_calloc((void **)&block, 1, sizeof *block + ALIGN + bytes) != FW_OK)
         return fw_fail(FW_ERR_NOMEM, "%s: could not get %zu bytes", what, bytes);
@@ -24,11 +51,13 @@ static fw_status alloc(fw_comm *c, void **out, size_t bytes, const char *what) {
 }
 
 static fw_status run(fw_comm *c, const fw_comm_op *op) {
-    (void)c;
     size_t bytes = (size_t)op->n * fw_dtype_bytes(op->dtype);
     if (bytes == 0 || op->part == op->buffer) return FW_OK;
-    if (op->kind == FW_COMM_REDUCE_SCATTER) memcpy(op->part, op->buffer, bytes);
-    if (op->kind == FW_COMM_ALL_GATHER) memcpy(op->buffer, op->part, bytes);
+    void *to = op->kind == FW_COMM_REDUCE_SCATTER ? op->part : op->kind == FW_COMM_ALL_GATHER ? op->buffer : NULL;
+    const void *from = op->kind == FW_COMM_REDUCE_SCATTER ? op->buffer : op->part;
+    if (to == NULL) return FW_OK;
+    if (device_of(c) != NULL) return fw_copy(device_of(c), to, from, bytes);
+    memcpy(to, from, bytes);
     return FW_OK;
 }
 
@@ -54,6 +83,7 @@ static void wake(fw_comm *c) { (void)c; }
 static void destroy(fw_comm *c) {
     for (self_block *block = c->state, *next; block != NULL; block = next) {
         next = block->next;
+        if (block->on_device != NULL) device_of(c)->ops->free(device_of(c), block->on_device, block->bytes);
         fw_free(block);
     }
     c->state = NULL;

@@ -1,0 +1,189 @@
+/* From ranks that know each other to GPUs that do: the plugin, the id, the communicator, and a first sum that is checked
+ * and timed, so that a machine whose GPUs cannot reach each other is found out before the model is read. */
+#include "comm/nccl/nccl_open.h"
+
+#include "base/alloc.h"
+#include "base/host.h"
+#include "base/log.h"
+#include "comm/nccl/nccl_internal.h"
+#include "comm/shm/shm_internal.h"
+#include "device/gpu.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the plugin and its parts ---- */
+
+/* NCCL refuses two ranks on one GPU of a host. As ranks of different hosts, which talk through sockets, it takes them:
+ * for tests, and the only way to run several ranks on a machine with one GPU. What the user has set stands. */
+static void pretend_hosts(int rank) {
+    char id[32];
+    snprintf(id, sizeof id, "finewire-rank-%d", rank);
+    setenv("NCCL_HOSTID", id, 0);
+    setenv("NCCL_NET", "Socket", 0);
+    setenv("NCCL_SOCKET_IFNAME", "lo", 0);
+    setenv("NCCL_MNNVL_ENABLE", "0", 0);
+    setenv("NCCL_RAS_ENABLE", "0", 0);
+    setenv("NCCL_CUMEM_HOST_ENABLE", "0", 0);
+}
+
+static const fw_nccl_plugin *replaced;
+
+void fw_nccl_replace_plugin(const fw_nccl_plugin *plugin) { replaced = plugin; }
+
+static fw_status load(fw_nccl *n, const fw_gpu *gpu) {
+    n->plugin = replaced;
+    if (replaced != NULL) return n->plugin->open_gpu(&n->gpu, gpu);
+    char path[4096];
+    const fw_plugin_head *head;
+    fw_status status =
+        fw_plugin_open(&head, "libfinewire_nccl.so", "FINEWIRE_NCCL_PLUGIN", "finewire_nccl_plugin", path, sizeof path);
+    if (status != FW_OK) return fw_fail_context(status, "several ranks on GPUs need NCCL: ");
+    n->plugin = (const fw_nccl_plugin *)(const void *)head;
+    return n->plugin->open_gpu(&n->gpu, gpu);
+}
+
+static fw_status share_progress(fw_comm *all, fw_nccl *n) {
+    void *own;
+    fw_shm_host *host = fw_shm_of(all)->host;
+    FW_TRY(fw_shm_alloc(all, &own, sizeof(fw_nccl_progress), "progress of collectives"));
+    const fw_shm_region *region = &host->region[atomic_load(&host->region_n) - 1];
+    n->progress = (fw_nccl_progress *)(void *)region->base;
+    n->progress_step_bytes = region->stride_bytes;
+    return FW_OK;
+}
+
+/* ---- the communicator of all ranks ---- */
+
+static double meeting_s(const fw_comm *all) {
+    const fw_comm_options *o = &all->options;
+    return o->connect_timeout_s < o->timeout_s ? o->connect_timeout_s : o->timeout_s;
+}
+
+static fw_status open_part(fw_comm *all, fw_nccl_part *part) {
+    fw_nccl *n = fw_nccl_of(all);
+    unsigned char id[FW_NCCL_ID_BYTES] = {0}, everyone[FW_COMM_MAX_WORLD * FW_NCCL_ID_BYTES];
+    fw_status status = all->options.rank == 0 ? n->plugin->make_id(id) : FW_OK;
+    FW_TRY(fw_comm_agree(all, status));
+    FW_TRY(fw_comm_exchange(all, everyone, id, sizeof id));
+    status = n->plugin->open(&part->link, n->gpu, everyone, all->options.rank, all->options.world);
+    if (status == FW_OK) status = fw_nccl_settle(all, part->link, "joining the other ranks", meeting_s(all));
+    return fw_comm_agree(all, status);
+}
+
+/* ---- the first sums ---- */
+
+enum { TRY_BYTES = 16 << 20, TRY_TIMES = 4, TRY_VALUES = 4096 };
+
+static fw_status sum_once(fw_comm *all, float *memory, int mark) {
+    fw_nccl *n = fw_nccl_of(all);
+    fw_nccl_link *link = fw_nccl_part_of(all)->link;
+    const fw_nccl_call call = {
+        .kind = FW_NCCL_ALL_REDUCE, .dtype = FW_F32, .n = TRY_BYTES / (int)sizeof *memory, .buffer = memory};
+    FW_TRY(n->plugin->start(link, &call));
+    FW_TRY(fw_nccl_settle(all, link, "the first sum", meeting_s(all)));
+    FW_TRY(n->plugin->mark(n->gpu, mark));
+    const uint64_t end_ns = fw_host_now_ns() + (uint64_t)(meeting_s(all) * 1e9);
+    for (int yes = 0; !yes;) {
+        FW_TRY(n->plugin->passed(n->gpu, mark, &yes));
+        if (fw_failure_is_set(&all->job->failure)) return fw_comm_report_failure(all);
+        if (!yes && fw_host_now_ns() > end_ns)
+            return fw_fail(
+                FW_ERR_RANK,
+                "the GPUs joined but their first sum was not done after %.0f s: peer access between them may "
+                "be broken; try NCCL_P2P_DISABLE=1 in the environment (slower), and NCCL_DEBUG=INFO tells "
+                "more",
+                meeting_s(all));
+    }
+    return n->plugin->await(n->gpu, mark);
+}
+
+/* Rank r gives r + 1 + i % 7 at place i. */
+static fw_status try_sums(fw_comm *all, float *memory, float *host, double *bytes_per_s) {
+    const int world = all->options.world, rank = all->options.rank;
+    fw_device *d = all->job->device;
+    for (int i = 0; i < TRY_VALUES; i++) host[i] = (float)(rank + 1 + i % 7);
+    FW_TRY(fw_copy(d, memory, host, TRY_VALUES * sizeof *host));
+    FW_TRY(sum_once(all, memory, 0));
+    FW_TRY(fw_copy(d, host, memory, TRY_VALUES * sizeof *host));
+    for (int i = 0; i < TRY_VALUES; i++) {
+        const float expected = (float)(world * (world + 1) / 2 + world * (i % 7));
+        if (host[i] != expected)
+            return fw_fail(FW_ERR_RANK,
+                           "the first sum between the GPUs is wrong (place %d is %g, must be %g): peer access between "
+                           "them may be broken; try NCCL_P2P_DISABLE=1 in the environment",
+                           i, (double)host[i], (double)expected);
+    }
+    const uint64_t start_ns = fw_host_now_ns();
+    for (int k = 0; k < TRY_TIMES; k++) FW_TRY(sum_once(all, memory, 0));
+    const double bytes = 2.0 * (world - 1) / world * TRY_BYTES * TRY_TIMES;
+    *bytes_per_s = bytes * 1e9 / (double)(fw_host_now_ns() - start_ns + 1);
+    return FW_OK;
+}
+
+static fw_status check_sums(fw_comm *all, double *bytes_per_s) {
+    fw_nccl *n = fw_nccl_of(all);
+    float *host = NULL;
+    void *memory = NULL;
+    fw_status status = FW_NEW_ARRAY(host, TRY_VALUES);
+    if (status == FW_OK) status = n->plugin->alloc(n->gpu, &memory, TRY_BYTES);
+    status = fw_comm_agree(all, status); /* nobody begins a sum that another rank cannot take part in */
+    if (status == FW_OK) status = fw_comm_agree(all, try_sums(all, memory, host, bytes_per_s));
+    n->plugin->release(n->gpu, memory);
+    fw_free(host);
+    return status;
+}
+
+/* What is known of the ways between the GPUs, once. */
+static void report(const fw_comm *all, double bytes_per_s, int shared) {
+    const fw_nccl *n = fw_nccl_of(all);
+    char peers[256];
+    const int v = n->plugin->version();
+    n->plugin->describe_peers(n->gpu, peers, sizeof peers);
+    fw_log_info("nccl      %d.%d.%d, direct access between GPUs:%s%s, all_reduce of 16 MiB: %.1f GB/s (bus)%s",
+                v / 10000, v / 100 % 100, v % 100, peers[0] == ' ' ? "" : " ", peers, bytes_per_s / 1e9,
+                shared ? "; several ranks share a GPU and talk through sockets" : "");
+    if (fw_nccl_warn_environment() > 0)
+        fw_log_warning("with these variables an all_reduce of 16 MiB moved %.1f GB/s", bytes_per_s / 1e9);
+}
+
+/* ---- */
+
+static fw_status open_all(fw_comm *all, int shared) {
+    fw_nccl *n = fw_nccl_of(all);
+    fw_nccl_part *part;
+    double bytes_per_s = 0;
+    FW_TRY(fw_comm_agree(all, load(n, all->job->device->gpu)));
+    FW_TRY(share_progress(all, n));
+    FW_TRY(FW_NEW(part));
+    fw_status status = open_part(all, part);
+    if (status == FW_OK) status = fw_nccl_add_part(all, part);
+    if (status != FW_OK) {
+        if (all->gpu_part == NULL) {
+            n->plugin->close(part->link, 0);
+            fw_free(part);
+        }
+        return status;
+    }
+    FW_TRY(check_sums(all, &bytes_per_s));
+    if (all->options.rank == 0) report(all, bytes_per_s, shared);
+    return fw_nccl_start_watchdog(all);
+}
+
+fw_status fw_nccl_open(fw_comm *all, int shared) {
+    fw_nccl *n;
+    if (shared) pretend_hosts(all->options.rank);
+    FW_TRY(FW_NEW(n));
+    n->host = all->transport;
+    pthread_mutex_init(&n->lock, NULL);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&n->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    all->job->nccl = n;
+    all->transport = &fw_nccl_transport;
+    /* A failure here ends the job: the transport's destroy takes down what was made. */
+    return open_all(all, shared);
+}

@@ -1,0 +1,274 @@
+/* The transport between GPUs with a stand-in for NCCL: order on the device, groups, small messages of the host, and what
+ * a rank hears of another that died, is stuck, or is at long work. What NCCL itself does is not tested here: that takes
+ * GPUs (tools/gpu_check). */
+#include "base/log.h"
+#include "comm/nccl/nccl_internal.h"
+#include "comm/nccl/nccl_open.h"
+#include "support/fake_nccl.h"
+#include "support/world.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { N = 40000 }; /* more than one step of the fake */
+
+static void nap(double seconds) {
+    nanosleep(&(struct timespec){.tv_sec = (time_t)seconds, .tv_nsec = (long)((seconds - (int)seconds) * 1e9)}, NULL);
+}
+
+/* Written by the ranks, read by the test. */
+static struct page {
+    char message[8][400];
+    int aborted_n[8];
+} * page;
+
+static int set_up(void **state) {
+    (void)state;
+    if (page == NULL) page = mmap(NULL, sizeof *page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED) return 1;
+    memset(page, 0, sizeof *page);
+    fw_nccl_replace_plugin(fw_fake_nccl());
+    unsetenv("FINEWIRE_SHARE_GPU");
+    return fw_fake_nccl_reset();
+}
+
+static float value(int rank, int64_t i) { return (float)((rank + 1) * 1000 + (int)(i % 251)); }
+
+static fw_status fill(fw_device *d, float *x, int rank, int64_t n) {
+    float host[N];
+    for (int64_t i = 0; i < n; i++) host[i] = value(rank, i);
+    return fw_copy(d, x, host, (size_t)n * sizeof *host);
+}
+
+static float sum_of(int first, int stride, int n, int64_t i) {
+    float sum = 0;
+    for (int k = 0; k < n; k++) sum += value(first + k * stride, i);
+    return sum;
+}
+
+/* Every kind over n elements of x, which lies in memory for collectives; the ranks of c are first, first + stride, ... */
+static int try_kinds(fw_comm *c, fw_device *d, float *x, int64_t n, int first, int stride, int me_in_job) {
+    const int world = fw_comm_world(c), me = fw_comm_rank(c);
+    const int64_t part_n = n / world;
+    float got[N];
+    fw_comm_request request = {.label = "layers.3"};
+    n = part_n * world;
+    FW_RANK_CHECK(fill(d, x, me_in_job, n) == FW_OK);
+    FW_RANK_CHECK(fw_comm_all_reduce(c, x, n, FW_F32, &request) == FW_OK && fw_comm_wait(c, &request) == FW_OK);
+    FW_RANK_CHECK(fw_copy(d, got, x, (size_t)n * sizeof *got) == FW_OK);
+    for (int64_t i = 0; i < n; i++) FW_RANK_CHECK(got[i] == sum_of(first, stride, world, i));
+
+    float *own = x + me * part_n;
+    FW_RANK_CHECK(fill(d, x, me_in_job, n) == FW_OK);
+    FW_RANK_CHECK(fw_comm_reduce_scatter(c, own, x, n, FW_F32, &request) == FW_OK);
+    FW_RANK_CHECK(fw_comm_wait(c, &request) == FW_OK);
+    FW_RANK_CHECK(fw_comm_all_gather(c, x, own, n, FW_F32, &request) == FW_OK && fw_comm_wait(c, &request) == FW_OK);
+    FW_RANK_CHECK(fw_copy(d, got, x, (size_t)n * sizeof *got) == FW_OK);
+    for (int64_t i = 0; i < n; i++) FW_RANK_CHECK(got[i] == sum_of(first, stride, world, i));
+
+    FW_RANK_CHECK(fill(d, x, me_in_job, n) == FW_OK);
+    FW_RANK_CHECK(fw_comm_broadcast(c, x, (size_t)n * sizeof *x, world - 1, &request) == FW_OK);
+    FW_RANK_CHECK(fw_comm_wait(c, &request) == FW_OK);
+    FW_RANK_CHECK(fw_copy(d, got, x, (size_t)n * sizeof *got) == FW_OK);
+    for (int64_t i = 0; i < n; i++) FW_RANK_CHECK(got[i] == value(first + (world - 1) * stride, i));
+    return 0;
+}
+
+static int all_kinds(fw_comm *c, void *context) {
+    (void)context;
+    fw_device *d;
+    float *x;
+    const int world = fw_comm_world(c), me = fw_comm_rank(c);
+    FW_RANK_CHECK(fw_fake_gpu_create(&d, me) == FW_OK);
+    FW_RANK_CHECK(fw_comm_use_device(c, d) == FW_OK);
+    FW_RANK_CHECK(strcmp(fw_comm_transport(c), "nccl") == 0 && fw_comm_ranks_on_gpu(c) == 1);
+    FW_RANK_CHECK(fw_comm_alloc(c, (void **)&x, N * sizeof *x, "x") == FW_OK);
+    FW_RANK_CHECK(fw_comm_allocated_bytes(c) == N * sizeof *x);
+    int bad = try_kinds(c, d, x, N, 0, 1, me);
+    if (bad != 0) return bad;
+    fw_comm_counters counted;
+    fw_comm_get_counters(c, &counted);
+    FW_RANK_CHECK(counted.all_reduce.call_n == 1 && counted.all_gather.call_n == 1);
+    /* more in flight than there are marks; the last wait is for all of them */
+    fw_comm_request request = {0};
+    float got[4];
+    FW_RANK_CHECK(fill(d, x, 0, 4) == FW_OK);
+    for (int k = 0; k < 70; k++) FW_RANK_CHECK(fw_comm_broadcast(c, x, 4 * sizeof *x, k % world, &request) == FW_OK);
+    FW_RANK_CHECK(fw_comm_all_reduce(c, x, 4, FW_F32, &request) == FW_OK && fw_comm_wait(c, &request) == FW_OK);
+    FW_RANK_CHECK(fw_copy(d, got, x, sizeof got) == FW_OK && got[3] == (float)world * value(0, 3));
+    /* memory of the host: small messages only */
+    char text[3000];
+    for (size_t i = 0; i < sizeof text; i++) text[i] = (char)(me == 1 ? i % 100 : 0);
+    FW_RANK_CHECK(fw_comm_broadcast(c, text, sizeof text, 1, &request) == FW_OK && fw_comm_wait(c, &request) == FW_OK);
+    for (size_t i = 0; i < sizeof text; i++) FW_RANK_CHECK(text[i] == (char)(i % 100));
+    FW_RANK_CHECK(fw_comm_barrier(c) == FW_OK);
+    fw_comm_destroy(c);
+    fw_device_destroy(d);
+    _exit(0); /* the group is gone already */
+}
+
+static void collectives_between_gpus(void **state) {
+    (void)state;
+    for (int world = 2; world <= 4; world++) {
+        assert_int_equal(fw_fake_nccl_reset(), 0);
+        assert_int_equal(fw_test_world(world, all_kinds, NULL), 0);
+    }
+}
+
+static int in_groups(fw_comm *c, void *context) {
+    (void)context;
+    fw_device *d;
+    float *x;
+    fw_comm *shard, *replica;
+    const int me = fw_comm_rank(c);
+    FW_RANK_CHECK(fw_fake_gpu_create(&d, me) == FW_OK && fw_comm_use_device(c, d) == FW_OK);
+    FW_RANK_CHECK(fw_comm_alloc(c, (void **)&x, N * sizeof *x, "x") == FW_OK);
+    FW_RANK_CHECK(fw_comm_group(&shard, c, me / 2 * 2, 1, 2) == FW_OK);
+    FW_RANK_CHECK(fw_comm_group(&replica, c, me % 2, 2, 2) == FW_OK);
+    int bad = try_kinds(shard, d, x, N, me / 2 * 2, 1, me);
+    if (bad == 0) bad = try_kinds(replica, d, x, N, me % 2, 2, me);
+    if (bad == 0) bad = try_kinds(c, d, x, N, 0, 1, me);
+    FW_RANK_CHECK(fw_comm_barrier(replica) == FW_OK);
+    fw_comm_destroy(replica);
+    return bad; /* the other group ends with the job */
+}
+
+static void groups_of_gpus(void **state) {
+    (void)state;
+    assert_int_equal(fw_test_world(4, in_groups, NULL), 0);
+}
+
+static int on_one_gpu(fw_comm *c, void *context) {
+    fw_device *d;
+    const int may_share = context != NULL;
+    FW_RANK_CHECK(fw_fake_gpu_create(&d, fw_comm_rank(c) % 2) == FW_OK);
+    fw_status status = fw_comm_use_device(c, d);
+    if (may_share) {
+        FW_RANK_CHECK(status == FW_OK && fw_comm_ranks_on_gpu(c) == (fw_comm_rank(c) == 1 ? 1 : 2));
+        return 0;
+    }
+    FW_RANK_CHECK(status == FW_ERR_OPTION);
+    FW_RANK_CHECK(strstr(fw_trail_message(), "ranks 0 and 2 would both use GPU 0") != NULL);
+    return 0;
+}
+
+static void two_ranks_on_one_gpu(void **state) {
+    (void)state;
+    assert_int_equal(fw_test_world(3, on_one_gpu, NULL), 0);
+    setenv("FINEWIRE_SHARE_GPU", "1", 1);
+    assert_int_equal(fw_fake_nccl_reset(), 0);
+    assert_int_equal(fw_test_world(3, on_one_gpu, page), 0);
+    unsetenv("FINEWIRE_SHARE_GPU");
+}
+
+/* Sums until something fails; rank 1 does what `context` says after some of them: "die", "stick" or "work". */
+static int with_trouble(fw_comm *c, void *context) {
+    fw_device *d;
+    float *x, got;
+    const char *trouble = context;
+    const int me = fw_comm_rank(c);
+    fw_comm_request request = {.label = "layers.7"};
+    FW_RANK_CHECK(fw_fake_gpu_create(&d, me) == FW_OK && fw_comm_use_device(c, d) == FW_OK);
+    FW_RANK_CHECK(fw_comm_alloc(c, (void **)&x, N * sizeof *x, "x") == FW_OK);
+    fw_status status = FW_OK;
+    for (int k = 0; k < 8 && status == FW_OK; k++) {
+        if (k == 5 && me == 1 && strcmp(trouble, "die") == 0) kill(getpid(), SIGKILL);
+        if (k == 5 && me == 1 && strcmp(trouble, "stick") == 0) nap(15);
+        if (k == 5 && me == 1 && strcmp(trouble, "work") == 0) {
+            fw_comm_host_work_begin(c, "saving");
+            nap(8);
+            fw_comm_host_work_end(c);
+        }
+        status = fw_comm_all_reduce(c, x, N, FW_F32, &request);
+        if (status == FW_OK) status = fw_comm_wait(c, &request);
+        /* where the host really waits */
+        if (status == FW_OK) status = fw_copy(d, &got, x, sizeof got);
+    }
+    if (status == FW_OK) status = fw_comm_barrier(c);
+    snprintf(page->message[me], sizeof page->message[me], "%s", status == FW_OK ? "fine" : fw_trail_message());
+    page->aborted_n[me] = fw_fake_nccl_aborted();
+    return 0;
+}
+
+static void a_rank_that_dies(void **state) {
+    (void)state;
+    fw_test_rank_result result[3];
+    fw_test_world_run(3, with_trouble, "die", NULL, 60, result);
+    assert_int_equal(result[1].signal, SIGKILL);
+    for (int r = 0; r < 3; r += 2) {
+        assert_int_equal(result[r].exit_code, 0);
+        assert_int_equal(result[r].signal, 0);
+        if (strstr(page->message[r], "rank 1 died") == NULL) fail_msg("rank %d: %s", r, page->message[r]);
+        assert_int_equal(page->aborted_n[r], 1);
+    }
+}
+
+static void a_rank_that_sticks(void **state) {
+    (void)state;
+    const fw_comm_options options = {.timeout_s = 5, .connect_timeout_s = 60};
+    fw_test_world_run(3, with_trouble, "stick", &options, 60, NULL);
+    assert_int_equal(page->aborted_n[0], 1);
+    /* one of the two that wait says it; the other one quotes it */
+    for (int r = 0; r < 3; r += 2)
+        if (strstr(page->message[r], "all_reduce 6 (layers.7) is not done after") == NULL ||
+            strstr(page->message[r], "rank 1 is stuck, the last it started is all_reduce 5 (layers.7)") == NULL)
+            fail_msg("rank %d: %s", r, page->message[r]);
+}
+
+static void a_rank_at_long_work(void **state) {
+    (void)state;
+    const fw_comm_options options = {.timeout_s = 5, .connect_timeout_s = 60};
+    assert_int_equal(fw_test_world_run(3, with_trouble, "work", &options, 60, NULL), 0);
+    for (int r = 0; r < 3; r++) assert_string_equal(page->message[r], "fine");
+}
+
+/* ---- variables of the environment */
+
+static char warned[4][300];
+static int warned_n;
+static void take_warning(fw_log_level level, const char *line, void *context) {
+    (void)context;
+    if (level == FW_LOG_WARNING && warned_n < 4) snprintf(warned[warned_n++], sizeof warned[0], "%s", line);
+}
+
+static void variables_are_named(void **state) {
+    (void)state;
+    fw_log_set_sink(take_warning, NULL, FW_LOG_INFO);
+    assert_int_equal(fw_nccl_warn_environment(), 0);
+    setenv("NCCL_P2P_DISABLE", "1", 1);
+    setenv("NCCL_IB_DISABLE", "0", 1);
+    setenv("NCCL_P2P_LEVEL", "SYS", 1);
+    setenv("NCCL_SHM_DISABLE", "1", 1);
+    assert_int_equal(fw_nccl_warn_environment(), 2);
+    assert_non_null(strstr(warned[0], "NCCL_P2P_DISABLE=1"));
+    assert_non_null(strstr(warned[1], "NCCL_SHM_DISABLE=1"));
+    setenv("NCCL_P2P_LEVEL", "NVL", 1);
+    assert_int_equal(fw_nccl_warn_environment(), 3);
+    unsetenv("NCCL_P2P_DISABLE");
+    unsetenv("NCCL_IB_DISABLE");
+    unsetenv("NCCL_P2P_LEVEL");
+    unsetenv("NCCL_SHM_DISABLE");
+    fw_log_set_sink(NULL, NULL, FW_LOG_INFO);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(collectives_between_gpus, set_up),
+        cmocka_unit_test_setup(groups_of_gpus, set_up),
+        cmocka_unit_test_setup(two_ranks_on_one_gpu, set_up),
+        cmocka_unit_test_setup(a_rank_that_dies, set_up),
+        cmocka_unit_test_setup(a_rank_that_sticks, set_up),
+        cmocka_unit_test_setup(a_rank_at_long_work, set_up),
+        cmocka_unit_test(variables_are_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
