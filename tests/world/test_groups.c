@@ -324,7 +324,7 @@ static void an_injected_failure_in_a_group_reaches_all(void **state) {
 
 static int has_no_memory(fw_comm *c, void *context) {
     fw_comm *group;
-    if (fw_comm_rank(c) == 1) fw_alloc_fail_at((uint64_t)*(int *)context);
+    if (fw_comm_rank(c) == 1) fw_alloc_fail_at((uint64_t) * (int *)context);
     fw_status status = fw_comm_group(&group, c, 0, 1, fw_comm_world(c));
     fw_alloc_fail_at(0);
     FW_RANK_CHECK(status == FW_ERR_NOMEM && group == NULL && fw_comm_abort_origin(c) == 1);

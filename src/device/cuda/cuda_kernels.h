@@ -66,7 +66,7 @@ int fw_cuda_scatter_rows(const fw_cuda_launch *l, void *y_NC, const void *x_nC, 
 int fw_cuda_adamw(const fw_cuda_launch *l, float *w, float *m, float *v, float *g, void *w_compute, int64_t n,
                   const fw_adamw_options *options, fw_dtype t);
 /* partial[0 .. return value): sums of squares of blocks of fixed size, fp64, in device memory; the caller adds them up in
- * order. fw_cuda_sum_squares_blocks(n) of them. */
+ * order. fw_cuda_sum_squares_blocks(n) of them, 2048 at most. */
 int64_t fw_cuda_sum_squares_blocks(int64_t n);
 int fw_cuda_sum_squares(const fw_cuda_launch *l, double *partial, const float *x, int64_t n);
 int fw_cuda_scale(const fw_cuda_launch *l, float *x, int64_t n, float factor);

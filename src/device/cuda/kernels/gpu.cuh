@@ -3,6 +3,7 @@
  * Conventions of kernels here:
  *   - a kernel is launched by FW_LAUNCH(kernel, grid, block, shared_bytes, stream, arguments...)
  *   - dynamic shared memory is FW_DYNAMIC_SHARED(type, name)
+ *   - __shared__ arrays stand in functions that are no templates: elsewhere the emulation cannot find and poison them
  *   - sums are carried in fp32 in an order that depends on the shape alone; no float atomics
  *   - tensors of the compute type are `const T *` with T float or bf16; to_float and from_float<T> convert
  *   - Pack<T> is 16 bytes of T: is_packed(...) says whether pointers and strides allow it, else elements go one by one
@@ -92,6 +93,45 @@ template <int N, class T> static __device__ __forceinline__ Chunk<T, N> load_chu
 }
 template <class T, int N> static __device__ __forceinline__ void store_chunk(T *p, const Chunk<T, N> &c) {
     *reinterpret_cast<Chunk<T, N> *>(p) = c;
+}
+
+/* Element i of a chunk, and a chunk made of N values. On a GPU a chunk of 16-bit elements that is used by these alone stays
+ * in registers as words of two, where each c.v[i] would take a register of its own. */
+template <class T, int N> static __device__ __forceinline__ float element(const Chunk<T, N> &c, int i) {
+#ifdef __CUDACC__
+    if constexpr (sizeof(T) == 2 && N % 2 == 0) {
+        uint32_t word;
+        memcpy(&word, reinterpret_cast<const unsigned char *>(&c) + i / 2 * 4, 4);
+        return to_float(T{(uint16_t)(i % 2 == 0 ? word & 0xffffu : word >> 16)});
+    }
+#endif
+    return to_float(c.v[i]);
+}
+template <class T, int N> static __device__ __forceinline__ Chunk<T, N> chunk_of(const float (&value)[N]) {
+    Chunk<T, N> c;
+    if constexpr (sizeof(T) == 2 && N % 2 == 0) {
+        for (int i = 0; i < N; i += 2) {
+            const uint32_t word = (uint32_t)from_float<T>(value[i]).bits | (uint32_t)from_float<T>(value[i + 1]).bits
+                                                                               << 16;
+            memcpy(reinterpret_cast<unsigned char *>(&c) + 2 * i, &word, 4);
+        }
+    } else {
+        for (int i = 0; i < N; i++) c.v[i] = from_float<T>(value[i]);
+    }
+    return c;
+}
+/* Between two uses of a chunk: has its elements converted again rather than kept as floats, in twice the registers. */
+template <class T, int N> static __device__ __forceinline__ void keep_packed(Chunk<T, N> &c) {
+#ifdef __CUDACC__
+    if constexpr (sizeof(T) == 2 && N % 2 == 0) {
+        uint32_t word[N / 2];
+        memcpy(word, &c, sizeof word);
+        for (int i = 0; i < N / 2; i++) asm volatile("" : "+r"(word[i]));
+        memcpy(&c, word, sizeof word);
+    }
+#else
+    (void)c;
+#endif
 }
 
 /* Whether rows of n elements of T, the first at p and the others a multiple of stride on, can be read as Chunk<T, N>. */
