@@ -241,7 +241,7 @@ BUILD(add) {
 }
 CALL(add) { return fw_add(d, p[s->in_place], p[1], p[2], s->C, t); }
 
-/* --- attention: documents are 7 tokens long, the last one open --- */
+/* --- attention: documents are 7 tokens long, or as many as `packed` says if more than 1; the last one is open --- */
 enum { DOCUMENT_N = 7 };
 static void add_first(fw_op_case *c) {
     const fw_op_shape *s = c->shape;
@@ -250,7 +250,8 @@ static void add_first(fw_op_case *c) {
         return;
     }
     double *first = add_buffer(c, "first", FW_OP_IN, FW_I32, FW_I32, s->N);
-    for (int64_t n = 0; n < s->N; n++) first[n] = (double)((s->q_offset + n) / DOCUMENT_N * DOCUMENT_N);
+    int64_t document_n = s->packed > 1 ? s->packed : DOCUMENT_N;
+    for (int64_t n = 0; n < s->N; n++) first[n] = (double)((s->q_offset + n) / document_n * document_n);
 }
 static float attention_scale(const fw_op_shape *s) { return 1 / sqrtf((float)s->D); }
 BUILD(attention_forward) {

@@ -22,7 +22,7 @@ typedef struct fw_op_shape {
     int in_place;      /* the output is input number in_place (1 the first that may be shared) */
     int without;       /* an optional argument is NULL */
     int with_add;      /* rmsnorm_backward: 1 dx_add is a buffer of its own, 2 it is dx */
-    int packed;        /* attention: several documents in a row */
+    int packed;        /* attention: several documents in a row, of 7 tokens or, if more than 1, of `packed` */
     int wide_output;   /* matmul_forward: t_y is FW_F32 */
     int direction;     /* rope */
     int64_t step;      /* adamw */
