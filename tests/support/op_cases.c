@@ -275,9 +275,9 @@ CALL(attention_forward) {
 BUILD(attention_backward) {
     BUILD_LOCALS;
     int64_t q_row = s->H * s->D + s->gap, kv_row = s->K * s->D + s->gap, o_n = s->N * s->H * s->D;
-    add_output(c, "dq", s->N * (q_row + 1)); /* rows of gradients lie further apart than those of inputs */
-    add_output(c, "dk", s->N * (kv_row + 2));
-    add_output(c, "dv", s->N * (kv_row + 2));
+    add_output(c, "dq", s->N * fw_op_dq_row(s));
+    add_output(c, "dk", s->N * fw_op_dkv_row(s));
+    add_output(c, "dv", s->N * fw_op_dkv_row(s));
     add_input(c, "do", o_n);
     double *o = add_input(c, "o", o_n);
     double *lse = add_wide_input(c, "lse", s->N * s->H, 1);
@@ -298,8 +298,9 @@ BUILD(attention_backward) {
 }
 CALL(attention_backward) {
     int64_t q_row = s->H * s->D + s->gap, kv_row = s->K * s->D + s->gap;
-    return fw_attention_backward(d, p[0], q_row + 1, p[1], p[2], kv_row + 2, p[3], p[4], p[5], p[6], q_row, p[7],
-                                 kv_row, p[8], kv_row + s->gap, p[9], s->N, s->H, s->K, s->D, attention_scale(s), t);
+    return fw_attention_backward(d, p[0], fw_op_dq_row(s), p[1], p[2], fw_op_dkv_row(s), p[3], p[4], p[5], p[6], q_row,
+                                 p[7], kv_row, p[8], kv_row + s->gap, p[9], s->N, s->H, s->K, s->D, attention_scale(s),
+                                 t);
 }
 
 /* --- cross entropy --- */

@@ -97,6 +97,13 @@ fw_status fw_op_case_compare(double *share, const fw_op_case *c, const fw_op_res
 
 /* How far a sum of n products, each of size at most 1 of `size` in total, may be off when carried in fp32. */
 double fw_op_sum_error(int64_t n, double size);
+/* Elements from a row of dq, dk or dv to the next: further apart than rows of inputs, aligned where the gap is. */
+static inline int64_t fw_op_dq_row(const fw_op_shape *s) {
+    return s->H * s->D + s->gap + (s->gap > 0 && s->gap % 8 == 0 ? 8 : 1);
+}
+static inline int64_t fw_op_dkv_row(const fw_op_shape *s) {
+    return s->K * s->D + s->gap + (s->gap > 0 && s->gap % 8 == 0 ? 16 : 2);
+}
 /* Half of the distance between neighbours of type t at |y| + error: what rounding the result may add. */
 double fw_op_half_ulp(fw_dtype t, double y);
 

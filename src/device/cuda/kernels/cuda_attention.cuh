@@ -27,6 +27,11 @@ struct attention_call {
 /* For every D, type and alignment (cuda_attention_plain.cu). Return the launch's error. */
 int attention_plain_forward(const fw_cuda_launch *l, const attention_call &c, fw_dtype t);
 int attention_plain_backward(const fw_cuda_launch *l, const attention_call &c, fw_dtype t);
+/* bf16, D 64, 96 or 128, tiled inputs; delta_NH is there (cuda_attention_queries.cu, cuda_attention_keys.cu). `part`: memory
+ * for attention_part_bytes(...). */
+int attention_queries(const fw_cuda_launch *l, const attention_call &c);
+int attention_keys(const fw_cuda_launch *l, const attention_call &c, float *part);
+size_t attention_part_bytes(int64_t N, int64_t H, int64_t D, int sm_n);
 
 namespace {
 
@@ -89,18 +94,20 @@ __device__ __forceinline__ void a_of_results(uint32_t (&a)[4], const float (&d)[
     a[3] = pack_bf16(next[2], next[3]);
 }
 
+template <int N_TILES> __device__ __forceinline__ void clear(float (&d)[N_TILES][4]) {
+    FW_UNROLL
+    for (int j = 0; j < N_TILES; j++) {
+        FW_UNROLL
+        for (int e = 0; e < 4; e++) d[j][e] = 0.0f;
+    }
+}
+
 /* d[i][j] = rows 16 i .. of x times rows 8 j .. of y, transposed: the sum runs over D. The warp's rows of x start at x_row. */
 template <int D, int M_TILES, int N_TILES>
 __device__ __forceinline__ void multiply_rows(float (&d)[M_TILES][N_TILES][4], const bf16 *x, int x_row, const bf16 *y,
                                               int lane) {
     FW_UNROLL
-    for (int i = 0; i < M_TILES; i++) {
-        FW_UNROLL
-        for (int j = 0; j < N_TILES; j++) {
-            FW_UNROLL
-            for (int e = 0; e < 4; e++) d[i][j][e] = 0.0f;
-        }
-    }
+    for (int i = 0; i < M_TILES; i++) clear(d[i]);
     FW_UNROLL
     for (int k = 0; k < D; k += 16) {
         uint32_t a[M_TILES][4], b[4];
@@ -111,6 +118,30 @@ __device__ __forceinline__ void multiply_rows(float (&d)[M_TILES][N_TILES][4], c
             load_b_of_rows<D>(b, y, 8 * j, k, lane);
             FW_UNROLL
             for (int i = 0; i < M_TILES; i++) mma_pair(d[i][j], d[i][j + 1], a[i], b);
+        }
+    }
+}
+
+/* The fragments a of rows row .. row + 15 of a tile, for multiply_fragments. */
+template <int D>
+__device__ __forceinline__ void load_fragments(uint32_t (&a)[D / 16][4], const bf16 *tile, int row, int lane) {
+    FW_UNROLL
+    for (int k = 0; k < D / 16; k++) load_a<D>(a[k], tile, row, 16 * k, lane);
+}
+/* multiply_rows with x in registers: more of them, fewer loads. */
+template <int D, int M_TILES, int N_TILES>
+__device__ __forceinline__ void multiply_fragments(float (&d)[M_TILES][N_TILES][4],
+                                                   const uint32_t (&x)[M_TILES][D / 16][4], const bf16 *y, int lane) {
+    FW_UNROLL
+    for (int i = 0; i < M_TILES; i++) clear(d[i]);
+    FW_UNROLL
+    for (int k = 0; k < D / 16; k++) {
+        FW_UNROLL
+        for (int j = 0; j < N_TILES; j += 2) {
+            uint32_t b[4];
+            load_b_of_rows<D>(b, y, 8 * j, 16 * k, lane);
+            FW_UNROLL
+            for (int i = 0; i < M_TILES; i++) mma_pair(d[i][j], d[i][j + 1], x[i][k], b);
         }
     }
 }
@@ -129,6 +160,32 @@ __device__ __forceinline__ void add_product(float (&d)[M_TILES][D / 8][4], const
             load_b<D>(b, y, 8 * k, 8 * j, lane);
             FW_UNROLL
             for (int i = 0; i < M_TILES; i++) mma_pair(d[i][j], d[i][j + 1], a[i], b);
+        }
+    }
+}
+
+/* Write the warp's 16 rows of d, times factor, to rows row_0 + row .. of y, of which row_end exist: by way of the warp's
+ * own rows of a tile, so that writes are 16 bytes where `packed` says y allows that. */
+template <int D>
+__device__ __forceinline__ void write_rows(bf16 *y, int64_t stride, int row_end, bool packed,
+                                           const float (&d)[D / 8][4], float factor, bf16 *tile, int row, int lane) {
+    FW_UNROLL
+    for (int j = 0; j < D / 8; j++) {
+        FW_UNROLL
+        for (int half = 0; half < 2; half++)
+            *(uint32_t *)(tile + (row + 8 * half + lane / 4) * (D + 8) + 8 * j + 2 * (lane % 4)) =
+                pack_bf16(d[j][2 * half] * factor, d[j][2 * half + 1] * factor);
+    }
+    __syncwarp();
+    if (packed) {
+        for (int i = lane; i < 16 * (D / 8); i += 32) {
+            const int at_row = row + i / (D / 8), at = i % (D / 8) * 8;
+            if (at_row < row_end) *(uint4 *)(y + at_row * stride + at) = *(const uint4 *)(tile + at_row * (D + 8) + at);
+        }
+    } else {
+        for (int i = lane; i < 16 * D; i += 32) {
+            const int at_row = row + i / D, at = i % D;
+            if (at_row < row_end) y[at_row * stride + at] = tile[at_row * (D + 8) + at];
         }
     }
 }

@@ -76,11 +76,7 @@ template <int D, int M_TILES> __global__ void __launch_bounds__(ATTENTION_THREAD
     float o[M_TILES][D / 8][4], top[M_TILES][2], sum[M_TILES][2]; /* top: the maximum, times scale * log2(e) */
     FW_UNROLL
     for (int i = 0; i < M_TILES; i++) {
-        FW_UNROLL
-        for (int j = 0; j < D / 8; j++) {
-            FW_UNROLL
-            for (int e = 0; e < 4; e++) o[i][j][e] = 0.0f;
-        }
+        clear(o[i]);
         FW_UNROLL
         for (int half = 0; half < 2; half++) top[i][half] = -INFINITY, sum[i][half] = 0.0f;
     }
@@ -286,5 +282,6 @@ size_t fw_cuda_scratch_attention(const fw_cuda_limits *limits) {
     const int64_t heads = max(limits->H, limits->K), rows = min(FEW_ROWS * limits->K, limits->N * heads);
     const int64_t splits = min(blocks_of(limits->N, SPLIT_KEYS), (int64_t)SPLIT_CAP);
     const int64_t split = splits > 1 ? splits * rows * (limits->D + 1) : 0, delta = limits->N * heads;
-    return (size_t)max(split, delta) * sizeof(float);
+    return max((size_t)split * sizeof(float),
+               (size_t)delta * sizeof(float) + 256 + attention_part_bytes(limits->N, heads, limits->D, limits->sm_n));
 }
