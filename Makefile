@@ -1,5 +1,5 @@
 # The verbs. CMake does the work; see CMakePresets.json for the presets.
-.PHONY: all cuda cuda-release quickstart test test-long bench lint format docs asan tsan fuzz clean
+.PHONY: all cuda cuda-release quickstart test test-long coverage-kernels bench lint format docs asan tsan fuzz clean
 
 JOBS ?= $(shell nproc)
 MAKEFLAGS += --no-print-directory
@@ -38,6 +38,10 @@ asan:
 tsan:
 	@tools/bootstrap --quiet
 	@cmake --preset tsan >/dev/null && cmake --build build-tsan -j $(JOBS) && tools/run_tests build-tsan
+
+coverage-kernels:
+	@tools/bootstrap --quiet
+	@tools/coverage_kernels --jobs $(JOBS)
 
 fuzz:
 	@tools/bootstrap --quiet --fuzz

@@ -140,7 +140,7 @@ static fw_status open_lab(fw_test_lab *lab) {
         lab->comm = lab->options.comm;
     }
     if (lab->options.thread_n > 0) FW_TRY(fw_threads_create(&lab->threads, lab->options.thread_n, NULL));
-    FW_TRY(fw_device_create(&lab->device, lab->options.device, lab->threads));
+    if (lab->device == NULL) FW_TRY(fw_device_create(&lab->device, lab->options.device, lab->threads));
     FW_TRY(open_model(lab));
     FW_TRY(load_documents(lab));
     FW_TRY(take_memory(lab));
@@ -158,7 +158,7 @@ static fw_status open_lab(fw_test_lab *lab) {
 }
 
 fw_status fw_test_lab_open(fw_test_lab *lab, const fw_test_lab_options *options) {
-    *lab = (fw_test_lab){.options = *options};
+    *lab = (fw_test_lab){.options = *options, .device = options->made_device};
     fw_status status = open_lab(lab);
     if (status != FW_OK) {
         fprintf(stderr, "model lab %s: %s\n", options->variant, fw_trail_message());

@@ -14,8 +14,11 @@
 #include <utility>
 #include <vector>
 
-#if !defined(__x86_64__)
+/* Elsewhere the system's own switch does, with two system calls each time. */
+#if !defined(__x86_64__) && !defined(__aarch64__)
 #define FW_SIMT_UCONTEXT 1
+#endif
+#ifdef FW_SIMT_UCONTEXT
 #include <ucontext.h>
 #endif
 #if defined(__SANITIZE_ADDRESS__)
@@ -101,6 +104,8 @@ void raw_to_fiber(fiber *f) { swapcontext(&scheduler_context, &f->context); }
 void *scheduler_stack_pointer;
 extern "C" void fw_simt_switch(void **save, void *load);
 /* Saves what a function call must keep, changes stacks, and returns on the other one. */
+#ifdef __x86_64__
+enum { SAVED_WORDS = 7, RETURN_WORD = 6 };
 asm(".text\n"
     ".globl fw_simt_switch\n"
     ".type fw_simt_switch,@function\n"
@@ -111,6 +116,27 @@ asm(".text\n"
     "  popq %r15\n  popq %r14\n  popq %r13\n  popq %r12\n  popq %rbx\n  popq %rbp\n"
     "  ret\n"
     ".size fw_simt_switch,.-fw_simt_switch\n");
+#else
+enum { SAVED_WORDS = 20, RETURN_WORD = 11 };
+asm(".text\n"
+    ".globl fw_simt_switch\n"
+    ".type fw_simt_switch,%function\n"
+    "fw_simt_switch:\n"
+    "  sub sp, sp, #160\n"
+    "  stp x19, x20, [sp]\n  stp x21, x22, [sp, #16]\n  stp x23, x24, [sp, #32]\n"
+    "  stp x25, x26, [sp, #48]\n  stp x27, x28, [sp, #64]\n  stp x29, x30, [sp, #80]\n"
+    "  stp d8, d9, [sp, #96]\n  stp d10, d11, [sp, #112]\n"
+    "  stp d12, d13, [sp, #128]\n  stp d14, d15, [sp, #144]\n"
+    "  mov x9, sp\n  str x9, [x0]\n"
+    "  mov sp, x1\n"
+    "  ldp x19, x20, [sp]\n  ldp x21, x22, [sp, #16]\n  ldp x23, x24, [sp, #32]\n"
+    "  ldp x25, x26, [sp, #48]\n  ldp x27, x28, [sp, #64]\n  ldp x29, x30, [sp, #80]\n"
+    "  ldp d8, d9, [sp, #96]\n  ldp d10, d11, [sp, #112]\n"
+    "  ldp d12, d13, [sp, #128]\n  ldp d14, d15, [sp, #144]\n"
+    "  add sp, sp, #160\n"
+    "  ret\n"
+    ".size fw_simt_switch,.-fw_simt_switch\n");
+#endif
 void raw_to_scheduler() { fw_simt_switch(&running->stack_pointer, scheduler_stack_pointer); }
 void raw_to_fiber(fiber *f) { fw_simt_switch(&scheduler_stack_pointer, f->stack_pointer); }
 #endif
@@ -164,10 +190,10 @@ void prepare(fiber *f) {
     f->context.uc_link = nullptr;
     makecontext(&f->context, fiber_start, 0);
 #else
-    void **top = (void **)((uintptr_t)(f->stack + STACK_BYTES) & ~(uintptr_t)15);
-    *--top = nullptr; /* keeps the stack aligned as after a call */
-    *--top = (void *)fiber_start;
-    for (int i = 0; i < 6; i++) *--top = nullptr; /* the registers that the switch restores */
+    /* At a multiple of 16 bytes, with a word to spare: so the stack is aligned as both ABIs want it after a call. */
+    void **top = (void **)(f->stack + STACK_BYTES) - (SAVED_WORDS + 2) / 2 * 2;
+    for (int i = 0; i < SAVED_WORDS; i++) top[i] = nullptr;
+    top[RETURN_WORD] = (void *)fiber_start;
     f->stack_pointer = top;
 #endif
 }

@@ -1,0 +1,124 @@
+/* Whole training runs with the kernels of GPUs, under the emulation, against the ref device: 20 steps of a tiny Llama and
+ * a tiny Qwen3 on the documents of the reference, in the types that a GPU trains in. What a GPU does differently is the
+ * matrix products only (cuBLASLt's there, the ref device's here). */
+#include "support/model_lab.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#ifdef FW_HAS_SIMT
+
+#include "device/simt/simt_device.h"
+
+enum { STEP_N = 20 };
+#define BF16_BOUND 1e-2 /* relative: the project's bounds for losses and norms */
+#define FP32_BOUND 1e-4
+
+typedef struct run {
+    double loss[STEP_N], grad_norm[STEP_N];
+} run;
+
+/* In place: parts of a lab point to each other. */
+static void open_lab(fw_test_lab *lab, const char *variant, int on_simt, fw_dtype t) {
+    fw_test_lab_options options = {.variant = variant,
+                                   .device = "ref",
+                                   .t = t,
+                                   .mode = FW_ACTIVATIONS_RECOMPUTE,
+                                   .micro = 4,
+                                   .accumulation = 2,
+                                   .chunk_n = 7};
+    if (on_simt) assert_int_equal(fw_device_create_simt(&options.made_device), FW_OK);
+    assert_int_equal(fw_test_lab_open(lab, &options), FW_OK);
+}
+
+static void train(run *out, fw_test_lab *lab) {
+    const float *rates = fw_test_lab_reference(lab, "learning_rate", NULL);
+    lab->step.max_grad_norm = 1.0;
+    for (int64_t step = 0; step < STEP_N; step++) {
+        fw_step_result result;
+        if (fw_step_run(&lab->step, step + 1, step / 2, step % 2, (double)rates[step], &result) != FW_OK)
+            fail_msg("%s", fw_trail_message());
+        out->loss[step] = result.loss;
+        out->grad_norm[step] = result.grad_norm;
+    }
+}
+
+static double relative(double value, double expected) { return fabs(value - expected) / fabs(expected); }
+
+static void check_training(const char *variant, fw_dtype t) {
+    fw_test_lab on_ref, on_simt;
+    run expected, tried;
+    const double bound = t == FW_F32 ? FP32_BOUND : BF16_BOUND;
+    double worst = 0, worst_norm = 0;
+    open_lab(&on_ref, variant, 0, t);
+    open_lab(&on_simt, variant, 1, t);
+    train(&expected, &on_ref);
+    train(&tried, &on_simt);
+    for (int step = 0; step < STEP_N; step++) {
+        assert_true(isfinite(tried.loss[step]) && isfinite(tried.grad_norm[step]));
+        worst = fmax(worst, relative(tried.loss[step], expected.loss[step]));
+        worst_norm = fmax(worst_norm, relative(tried.grad_norm[step], expected.grad_norm[step]));
+    }
+    print_message("%s %s: loss %.4f to %.4f; losses of %d steps differ by %.1e, gradient norms by %.1e\n", variant,
+                  fw_dtype_name(t), tried.loss[0], tried.loss[STEP_N - 1], STEP_N, worst, worst_norm);
+    assert_true(tried.loss[STEP_N - 1] < tried.loss[0]);
+    assert_true(worst <= bound && worst_norm <= bound);
+    fw_test_lab_close(&on_simt);
+    fw_test_lab_close(&on_ref);
+}
+
+static void test_llama(void **state) {
+    (void)state;
+    check_training("llama_tied", FW_BF16);
+    check_training("llama_tied", FW_F32);
+}
+
+static void test_qwen3(void **state) {
+    (void)state;
+    check_training("qwen3_untied", FW_BF16);
+    check_training("qwen3_untied", FW_F32);
+}
+
+/* A bias in the projections, and gradients as they come: what the two above lack. */
+static void test_qwen2(void **state) {
+    (void)state;
+    check_training("qwen2_tied", FW_BF16);
+}
+
+/* The order of threads changes nothing, not one bit. */
+static void test_schedules(void **state) {
+    (void)state;
+    static const char *const seeds[] = {"0", "5"};
+    run result[2];
+    for (int i = 0; i < 2; i++) {
+        fw_test_lab lab;
+        setenv("FW_SIMT_SEED", seeds[i], 1);
+        open_lab(&lab, "qwen3_tied", 1, FW_BF16);
+        train(&result[i], &lab);
+        fw_test_lab_close(&lab);
+    }
+    unsetenv("FW_SIMT_SEED");
+    assert_memory_equal(&result[0], &result[1], sizeof result[0]);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_llama), cmocka_unit_test(test_qwen3),
+                                       cmocka_unit_test(test_qwen2), cmocka_unit_test(test_schedules)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+#else
+
+int main(void) {
+    printf("skipped: built without a C++ compiler, which the kernels of GPUs need (tools/bootstrap installs one)\n");
+    return 77;
+}
+
+#endif
