@@ -233,6 +233,7 @@ BOUND(attention_forward) {
 BOUND(attention_backward) {
     BOUND_LOCALS;
     int64_t D = s->D, q_row = s->H * D + s->gap, kv_row = s->K * D + s->gap, group = s->H / s->K;
+    int64_t dq_row = fw_op_dq_row(s), dkv_row = fw_op_dkv_row(s);
     double scale = (double)(1 / sqrtf((float)D)), to_t = c->t == FW_F32 ? 0 : share_of(c->t);
     for (int64_t n = 0; n < s->N; n++) {
         for (int64_t h = 0; h < s->H; h++) {
@@ -241,7 +242,7 @@ BOUND(attention_backward) {
             double lse = b[5].value[n * s->H + h], delta = dot(d_o, o, D),
                    delta_error = sum_share(D) * dot_size(d_o, o, D);
             for (int64_t j = first_key(c, 9, n); j <= n; j++) {
-                int64_t at_kv = j * kv_row + h / group * D, at_dkv = j * (kv_row + 2) + h / group * D;
+                int64_t at_kv = j * kv_row + h / group * D, at_dkv = j * dkv_row + h / group * D;
                 const double *k = &b[7].value[at_kv], *v = &b[8].value[at_kv + j * s->gap];
                 double score = scale * dot(q, k, D), p = exp(score - lse), dp = dot(d_o, v, D),
                        ds = fabs(p * (dp - delta));
@@ -253,7 +254,7 @@ BOUND(attention_backward) {
                 double for_dk = ds_error + (to_t + sum_share(s->N * group)) * ds;
                 double for_dv = p_error + (to_t + sum_share(s->N * group)) * p;
                 for (int64_t e = 0; e < D; e++) {
-                    b[0].bound[n * (q_row + 1) + h * D + e] += scale * for_dq * fabs(k[e]);
+                    b[0].bound[n * dq_row + h * D + e] += scale * for_dq * fabs(k[e]);
                     b[1].bound[at_dkv + e] += scale * for_dk * fabs(q[e]);
                     b[2].bound[at_dkv + e] += for_dv * fabs(d_o[e]);
                 }
@@ -262,9 +263,9 @@ BOUND(attention_backward) {
     }
     for (int64_t n = 0; n < s->N; n++) {
         for (int64_t i = 0; i < s->H * D; i++)
-            set(&b[0], n * (q_row + 1) + i, judged[0][n * (q_row + 1) + i], b[0].bound[n * (q_row + 1) + i]);
+            set(&b[0], n * dq_row + i, judged[0][n * dq_row + i], b[0].bound[n * dq_row + i]);
         for (int64_t i = 0; i < s->K * D; i++) {
-            int64_t at = n * (kv_row + 2) + i;
+            int64_t at = n * dkv_row + i;
             set(&b[1], at, judged[1][at], b[1].bound[at]);
             set(&b[2], at, judged[2][at], b[2].bound[at]);
         }

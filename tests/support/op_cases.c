@@ -241,7 +241,7 @@ BUILD(add) {
 }
 CALL(add) { return fw_add(d, p[s->in_place], p[1], p[2], s->C, t); }
 
-/* --- attention: documents are 7 tokens long, the last one open --- */
+/* --- attention: documents are 7 tokens long, or as many as `packed` says if more than 1; the last one is open --- */
 enum { DOCUMENT_N = 7 };
 static void add_first(fw_op_case *c) {
     const fw_op_shape *s = c->shape;
@@ -250,7 +250,8 @@ static void add_first(fw_op_case *c) {
         return;
     }
     double *first = add_buffer(c, "first", FW_OP_IN, FW_I32, FW_I32, s->N);
-    for (int64_t n = 0; n < s->N; n++) first[n] = (double)((s->q_offset + n) / DOCUMENT_N * DOCUMENT_N);
+    int64_t document_n = s->packed > 1 ? s->packed : DOCUMENT_N;
+    for (int64_t n = 0; n < s->N; n++) first[n] = (double)((s->q_offset + n) / document_n * document_n);
 }
 static float attention_scale(const fw_op_shape *s) { return 1 / sqrtf((float)s->D); }
 BUILD(attention_forward) {
@@ -274,9 +275,9 @@ CALL(attention_forward) {
 BUILD(attention_backward) {
     BUILD_LOCALS;
     int64_t q_row = s->H * s->D + s->gap, kv_row = s->K * s->D + s->gap, o_n = s->N * s->H * s->D;
-    add_output(c, "dq", s->N * (q_row + 1)); /* rows of gradients lie further apart than those of inputs */
-    add_output(c, "dk", s->N * (kv_row + 2));
-    add_output(c, "dv", s->N * (kv_row + 2));
+    add_output(c, "dq", s->N * fw_op_dq_row(s));
+    add_output(c, "dk", s->N * fw_op_dkv_row(s));
+    add_output(c, "dv", s->N * fw_op_dkv_row(s));
     add_input(c, "do", o_n);
     double *o = add_input(c, "o", o_n);
     double *lse = add_wide_input(c, "lse", s->N * s->H, 1);
@@ -297,8 +298,9 @@ BUILD(attention_backward) {
 }
 CALL(attention_backward) {
     int64_t q_row = s->H * s->D + s->gap, kv_row = s->K * s->D + s->gap;
-    return fw_attention_backward(d, p[0], q_row + 1, p[1], p[2], kv_row + 2, p[3], p[4], p[5], p[6], q_row, p[7],
-                                 kv_row, p[8], kv_row + s->gap, p[9], s->N, s->H, s->K, s->D, attention_scale(s), t);
+    return fw_attention_backward(d, p[0], fw_op_dq_row(s), p[1], p[2], fw_op_dkv_row(s), p[3], p[4], p[5], p[6], q_row,
+                                 p[7], kv_row, p[8], kv_row + s->gap, p[9], s->N, s->H, s->K, s->D, attention_scale(s),
+                                 t);
 }
 
 /* --- cross entropy --- */

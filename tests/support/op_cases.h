@@ -22,7 +22,7 @@ typedef struct fw_op_shape {
     int in_place;      /* the output is input number in_place (1 the first that may be shared) */
     int without;       /* an optional argument is NULL */
     int with_add;      /* rmsnorm_backward: 1 dx_add is a buffer of its own, 2 it is dx */
-    int packed;        /* attention: several documents in a row */
+    int packed;        /* attention: several documents in a row, of 7 tokens or, if more than 1, of `packed` */
     int wide_output;   /* matmul_forward: t_y is FW_F32 */
     int direction;     /* rope */
     int64_t step;      /* adamw */
@@ -97,6 +97,13 @@ fw_status fw_op_case_compare(double *share, const fw_op_case *c, const fw_op_res
 
 /* How far a sum of n products, each of size at most 1 of `size` in total, may be off when carried in fp32. */
 double fw_op_sum_error(int64_t n, double size);
+/* Elements from a row of dq, dk or dv to the next: further apart than rows of inputs, aligned where the gap is. */
+static inline int64_t fw_op_dq_row(const fw_op_shape *s) {
+    return s->H * s->D + s->gap + (s->gap > 0 && s->gap % 8 == 0 ? 8 : 1);
+}
+static inline int64_t fw_op_dkv_row(const fw_op_shape *s) {
+    return s->K * s->D + s->gap + (s->gap > 0 && s->gap % 8 == 0 ? 16 : 2);
+}
 /* Half of the distance between neighbours of type t at |y| + error: what rounding the result may add. */
 double fw_op_half_ulp(fw_dtype t, double y);
 

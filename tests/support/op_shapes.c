@@ -91,6 +91,11 @@ SHAPES(add, {.name = "nothing", .C = 0}, {.name = "one number", .C = 1}, {.name 
         {.name = "long", .N = 133, .H = 3, .K = 1, .D = 16, .gap = 1},                                                 \
         {.name = "documents", .N = 65, .H = 6, .K = 2, .D = 16, .gap = 5, .packed = 1},                                \
         {.name = "documents, long heads", .N = 23, .H = 2, .K = 1, .D = 128, .packed = 1},                             \
+        /* several tiles of rows and keys on devices that work in tiles, documents that end inside them */             \
+        {.name = "tiles, 7 heads a group, 64", .N = 150, .H = 7, .K = 1, .D = 64, .gap = 64, .packed = 90},            \
+        {.name = "tiles, 96", .N = 131, .H = 2, .K = 1, .D = 96},                                                      \
+        {.name = "tiles, 128", .N = 133, .H = 2, .K = 1, .D = 128, .gap = 8, .packed = 40},                            \
+        {.name = "tiles, 256", .N = 75, .H = 1, .K = 1, .D = 256},                                                     \
         {.name = "large scores", .N = 17, .H = 2, .K = 1, .D = 64, .magnitude = 12},                                   \
         {.name = "zero queries", .N = 17, .H = 2, .K = 1, .D = 64, .zero = 1},                                         \
         {.name = "denormal", .N = 9, .H = 2, .K = 1, .D = 16, DENORMALS}, {                                            \
@@ -100,6 +105,8 @@ SHAPES(add, {.name = "nothing", .C = 0}, {.name = "one number", .C = 1}, {.name 
 SHAPES(attention_forward, ATTENTION_SHAPES, {.name = "no lse", .N = 5, .H = 2, .K = 1, .D = 64, .without = 1},
        {.name = "next token", .N = 1, .H = 9, .K = 3, .D = 64, .q_offset = 70},
        {.name = "next token of a document", .N = 1, .H = 4, .K = 4, .D = 80, .q_offset = 45, .packed = 1, .gap = 2},
+       {.name = "next token after many", .N = 1, .H = 7, .K = 1, .D = 64, .q_offset = 600, .packed = 550},
+       {.name = "next chunk after many", .N = 5, .H = 6, .K = 2, .D = 128, .q_offset = 500},
        {.name = "next chunk", .N = 12, .H = 8, .K = 1, .D = 128, .q_offset = 31},
        {.name = "next chunk of documents", .N = 12, .H = 3, .K = 1, .D = 16, .q_offset = 31, .packed = 1})
 

@@ -22,8 +22,10 @@
 #define FW_DYNAMIC_SHARED(type, name)                                                                                  \
     extern __shared__ __align__(128) unsigned char fw_dynamic_shared[];                                                \
     type *name = reinterpret_cast<type *>(fw_dynamic_shared)
+#define FW_UNROLL _Pragma("unroll")
 #else
 #include "device/simt/simt.h"
+#define FW_UNROLL /* for loops over arrays that must stay in registers */
 #endif
 
 #include "device/cuda/cuda_kernels.h"
@@ -189,6 +191,17 @@ static __device__ __forceinline__ float block_max(float x, float *scratch) {
     return x;
 }
 
+/* 2^x, subnormal results flushed; -infinity gives 0. */
+static __device__ __forceinline__ float fast_exp2(float x) {
+#ifdef __CUDACC__
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+#else
+    return exp2f(x);
+#endif
+}
+
 /* ---- tensor cores and asynchronous copies */
 
 /* 16 bytes from global to shared memory, visible after async_wait of its group and a barrier. */
@@ -198,6 +211,15 @@ static __device__ __forceinline__ void async_copy_16(void *shared, const void *g
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;\n" ::"r"(to), "l"(global));
 #else
     fw_simt::async_copy(shared, global, 16);
+#endif
+}
+/* The same for 4 bytes. */
+static __device__ __forceinline__ void async_copy_4(void *shared, const void *global) {
+#ifdef __CUDACC__
+    const unsigned to = (unsigned)__cvta_generic_to_shared(shared);
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;\n" ::"r"(to), "l"(global));
+#else
+    fw_simt::async_copy(shared, global, 4);
 #endif
 }
 static __device__ __forceinline__ void async_commit() {
@@ -297,7 +319,13 @@ static __device__ __forceinline__ void mma_bf16(float (&d)[4], const uint32_t (&
 
 /* Two floats as a word of two bf16, the first in the low half. */
 static __device__ __forceinline__ uint32_t pack_bf16(float low, float high) {
+#ifdef __CUDACC__
+    uint32_t word;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+    return word;
+#else
     return (uint32_t)from_float<bf16>(low).bits | (uint32_t)from_float<bf16>(high).bits << 16;
+#endif
 }
 
 /* ---- launchers */
@@ -312,6 +340,29 @@ static inline int launch_status() {
 #endif
 }
 static inline cudaStream_t stream_of(const fw_cuda_launch *l) { return (cudaStream_t)l->stream; }
+
+/* Lets a kernel have more than 48 KB of dynamic shared memory. Returns the error, 0 for none. */
+template <class Kernel> static inline int allow_shared(Kernel kernel, size_t bytes) {
+#ifdef __CUDACC__
+    if (bytes <= 48 * 1024) return 0;
+    return (int)cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+#else
+    (void)kernel, (void)bytes;
+    return 0;
+#endif
+}
+/* Shared memory of a multiprocessor of the current device: says how many blocks it can hold at once. */
+static inline size_t shared_per_multiprocessor() {
+#ifdef __CUDACC__
+    int device = 0, bytes = 0;
+    if (cudaGetDevice(&device) != cudaSuccess ||
+        cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerMultiprocessor, device) != cudaSuccess)
+        return 0;
+    return (size_t)bytes;
+#else
+    return 228 * 1024;
+#endif
+}
 
 /* Calls `call` with T as float or bf16. */
 #define FW_BY_TYPE(t, call)                                                                                            \
