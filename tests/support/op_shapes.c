@@ -83,6 +83,7 @@ SHAPES(add, {.name = "nothing", .C = 0}, {.name = "one number", .C = 1}, {.name 
        {.name = "y is a", .C = 65, .in_place = 1}, {.name = "y is b", .C = 65, .in_place = 2},
        {.name = "huge", .C = 65, HUGE_VALUES}, {.name = "zero", .C = 65, .zero = 1})
 
+/* "tiles": several tiles of rows and keys on devices that work in tiles, documents that end inside them. */
 #define ATTENTION_SHAPES                                                                                               \
     {.name = "one token", .N = 1, .H = 1, .K = 1, .D = 16},                                                            \
         {.name = "3 heads a group, 64", .N = 37, .H = 9, .K = 3, .D = 64, .gap = 64},                                  \
@@ -91,7 +92,6 @@ SHAPES(add, {.name = "nothing", .C = 0}, {.name = "one number", .C = 1}, {.name 
         {.name = "long", .N = 133, .H = 3, .K = 1, .D = 16, .gap = 1},                                                 \
         {.name = "documents", .N = 65, .H = 6, .K = 2, .D = 16, .gap = 5, .packed = 1},                                \
         {.name = "documents, long heads", .N = 23, .H = 2, .K = 1, .D = 128, .packed = 1},                             \
-        /* several tiles of rows and keys on devices that work in tiles, documents that end inside them */             \
         {.name = "tiles, 7 heads a group, 64", .N = 150, .H = 7, .K = 1, .D = 64, .gap = 64, .packed = 90},            \
         {.name = "tiles, 96", .N = 131, .H = 2, .K = 1, .D = 96},                                                      \
         {.name = "tiles, 128", .N = 133, .H = 2, .K = 1, .D = 128, .gap = 8, .packed = 40},                            \
