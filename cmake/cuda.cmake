@@ -55,7 +55,7 @@ function(fw_add_plugin target symbol)
   target_include_directories(${target} SYSTEM PRIVATE ${arg_INCLUDES})
   target_compile_definitions(${target} PRIVATE FW_PLUGIN_BUILD="${FW_PLUGIN_BUILD}" ${arg_DEFINITIONS})
   target_link_options(${target} PRIVATE -Wl,--no-undefined -Wl,--version-script=${script})
-  target_link_libraries(${target} PRIVATE ${arg_LIBRARIES} Threads::Threads)
+  target_link_libraries(${target} PRIVATE ${arg_LIBRARIES} Threads::Threads m)
 endfunction()
 
 if(NOT FW_CUDA_MISSING)
