@@ -18,7 +18,9 @@
 #define FP32_BOUND 1e-4     /* relative, losses and gradient norms */
 #define BF16_BOUND 1e-2     /* relative, losses */
 
-static const char *const devices[] = {"ref", "cpu"};
+/* Or the one that is named on the command line (cuda, where there is a GPU). */
+static const char *devices[2] = {"ref", "cpu"};
+static size_t device_n = 2;
 
 static double relative(double value, double expected) { return fabs(value - expected) / fabs(expected); }
 
@@ -115,29 +117,33 @@ static void check_training(const char *variant, const char *device, fw_dtype t) 
 
 static void test_logits(void **state) {
     (void)state;
-    for (size_t d = 0; d < 2; d++)
+    for (size_t d = 0; d < device_n; d++)
         for (int i = 0; fw_test_model_variants[i]; i++) check_logits(fw_test_model_variants[i], devices[d]);
 }
 
 static void test_gradients(void **state) {
     (void)state;
-    for (size_t d = 0; d < 2; d++)
+    for (size_t d = 0; d < device_n; d++)
         for (int i = 0; fw_test_model_variants[i]; i++) check_gradients(fw_test_model_variants[i], devices[d]);
 }
 
 static void test_training_fp32(void **state) {
     (void)state;
-    for (size_t d = 0; d < 2; d++)
+    for (size_t d = 0; d < device_n; d++)
         for (int i = 0; fw_test_model_variants[i]; i++) check_training(fw_test_model_variants[i], devices[d], FW_F32);
 }
 
 static void test_training_bf16(void **state) {
     (void)state;
-    for (size_t d = 0; d < 2; d++)
+    for (size_t d = 0; d < device_n; d++)
         for (int i = 0; fw_test_model_variants[i]; i++) check_training(fw_test_model_variants[i], devices[d], FW_BF16);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    if (argc > 1) {
+        devices[0] = argv[1];
+        device_n = 1;
+    }
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_logits), cmocka_unit_test(test_gradients),
                                        cmocka_unit_test(test_training_fp32), cmocka_unit_test(test_training_bf16)};
     return cmocka_run_group_tests(tests, NULL, NULL);

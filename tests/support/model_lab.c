@@ -141,6 +141,7 @@ static fw_status open_lab(fw_test_lab *lab) {
     }
     if (lab->options.thread_n > 0) FW_TRY(fw_threads_create(&lab->threads, lab->options.thread_n, NULL));
     if (lab->device == NULL) FW_TRY(fw_device_create(&lab->device, lab->options.device, lab->threads));
+    if (lab->options.comm == NULL) FW_TRY(fw_comm_use_device(lab->comm, lab->device));
     FW_TRY(open_model(lab));
     FW_TRY(load_documents(lab));
     FW_TRY(take_memory(lab));
@@ -178,9 +179,9 @@ void fw_test_lab_close(fw_test_lab *lab) {
     fw_dataset_destroy(lab->dataset);
     fw_model_folder_close(&lab->folder);
     fw_model_fini(&lab->model);
+    if (lab->options.comm == NULL) fw_comm_destroy(lab->comm); /* its memory may be the device's */
     fw_device_destroy(lab->device);
     fw_threads_destroy(lab->threads);
-    if (lab->options.comm == NULL) fw_comm_destroy(lab->comm);
     fw_safetensors_close(&lab->reference);
     *lab = (fw_test_lab){0};
 }
