@@ -91,10 +91,6 @@ if(NOT FW_CUDA_MISSING)
                 DEFINITIONS FW_CUDA_ARCHITECTURES="${FW_CUDA_ARCHITECTURE_TEXT}" INCLUDES ${FW_CUDA_INCLUDE}
                 LIBRARIES ${FW_CUDART} ${FW_CUBLASLT})
   set_target_properties(libfinewire_cuda PROPERTIES PREFIX "")
-  if(FW_SIMT_MISSING)
-    message(STATUS "GPUs: the plugin lacks kernels (see simt above) and is not built")
-    set_target_properties(libfinewire_cuda PROPERTIES EXCLUDE_FROM_ALL ON)
-  endif()
   add_custom_target(cuda DEPENDS libfinewire_cuda)
   if(FW_NCCL AND FW_NCCL_INCLUDE)
     fw_add_plugin(libfinewire_nccl finewire_nccl_plugin SOURCES src/comm/nccl/plugin/nccl_plugin.c
