@@ -61,6 +61,6 @@ int fw_cuda_attention_backward(const fw_cuda_launch *l, void *dq, int64_t dq_str
     c.dq_stride = dq_stride, c.dkv_stride = dkv_stride;
     const bool fast = t == FW_BF16 && (D == 64 || D == 96 || D == 128) && is_tiled(q, q_stride) &&
                       is_tiled(k, k_stride) && is_tiled(v, v_stride) && is_tiled(do_NHD, H * D) &&
-                      is_tiled(o_NHD, H * D) && N < 1 << 22;
+                      is_tiled(o_NHD, H * D) && N < 1 << 21;
     return fast ? launch_backward(l, c) : attention_plain_backward(l, c, t);
 }

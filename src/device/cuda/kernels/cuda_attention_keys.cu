@@ -10,7 +10,8 @@
  * out to several blocks, whose fp32 parts add_parts() sums in order. The shape says how many: up to 4 blocks a multiprocessor.
  *
  * Work: 8 D flop for every query, head and key seen. Products a load from shared memory: 2, and 1.6 for D = 128.
- * Shared memory: 18, 26, 68 KB for D 64, 96, 128. */
+ * Shared memory: 18, 26, 68 KB for D 64, 96, 128. Registers: up to 200, 250, 244, none spilled: 2 blocks, 8 warps, a
+ * multiprocessor (1 for D = 128 on sm_86, 89, 120). */
 #include "device/cuda/kernels/cuda_attention.cuh"
 
 namespace {

@@ -6,7 +6,8 @@
  * ds goes from results to left factor in registers, rounded to bf16. Blocks with most keys come first.
  *
  * Work: 6 D flop for every query, head and key seen. Products a load from shared memory: 2, and 4 for D = 64.
- * Shared memory: 36, 26, 34 KB for D 64, 96, 128; q and do pass through it once, before the keys do. */
+ * Shared memory: 36, 26, 34 KB for D 64, 96, 128; q and do pass through it once, before the keys do. Registers: up to 255, 206,
+ * 233, none spilled: 2 blocks, 8 warps, a multiprocessor. */
 #include "device/cuda/kernels/cuda_attention.cuh"
 
 namespace {
