@@ -72,8 +72,8 @@ BOUND(rmsnorm_backward) {
     int64_t row = s->G * s->C + s->gap;
     const double *dy = b[2].value, *x = b[4].value, *w = b[5].value, *rstd = b[6].value;
     const double *add = s->with_add == 2 ? b[0].value : s->with_add == 1 ? b[3].value : NULL;
-    double dw_size[2048] = {0};
-    FW_ASSERT(s->C <= 2048);
+    double dw_size[8192] = {0};
+    FW_ASSERT(s->C <= 8192);
     for (int64_t n = 0; n < s->N; n++) {
         for (int64_t g = 0; g < s->G; g++) {
             int64_t at = n * row + g * s->C;

@@ -12,11 +12,13 @@ SHAPES(embedding_forward, {.name = "no rows", .N = 0, .C = 4, .V = 3}, {.name = 
        {.name = "odd", .N = 65, .C = 97, .V = 101})
 
 SHAPES(embedding_backward, {.name = "no rows", .N = 0, .C = 4, .V = 3}, {.name = "one row", .N = 1, .C = 1, .V = 1},
-       {.name = "repeated ids", .N = 130, .C = 33, .V = 5}, {.name = "odd", .N = 65, .C = 97, .V = 101})
+       {.name = "repeated ids", .N = 130, .C = 33, .V = 5}, {.name = "odd", .N = 65, .C = 97, .V = 101},
+       {.name = "many rows", .N = 2100, .C = 4, .V = 700})
 
 #define NORM_SHAPES                                                                                                    \
     {.name = "one number", .N = 1, .G = 1, .C = 1}, {.name = "plain", .N = 5, .G = 1, .C = 576},                       \
-        {.name = "odd", .N = 33, .G = 1, .C = 97},                                                                     \
+        {.name = "odd", .N = 33, .G = 1, .C = 97}, {.name = "wide", .N = 3, .G = 1, .C = 2048},                        \
+        {.name = "wider", .N = 2, .G = 1, .C = 5120},                                                                  \
         {.name = "heads in packed rows", .N = 7, .G = 9, .C = 64, .gap = 384},                                         \
         {.name = "heads of 128, rows off alignment", .N = 4, .G = 3, .C = 128, .gap = 1},                              \
         {.name = "heads of 80", .N = 3, .G = 2, .C = 80, .gap = 3},                                                    \

@@ -3,13 +3,13 @@
  * Backward in two kernels, without atomics. The first sorts the tokens by id, equal ids by n: a thread counts for its token
  * how many come before it, N^2 comparisons of numbers in shared memory. That is a few microseconds for 8192 tokens and
  * about 0.1 ms for 32768, whatever V is, less than the gradients take to be read. The second has a row of blocks for each
- * place in that order; those at the first place of an id add up its rows one after the other, 16 of them asked for at a
- * time, the others end at once. dy is read once, rows of dw that have a token are read and written once. */
+ * place in that order; those at the first place of an id add up its rows one after the other, 16 of them (of bf16)
+ * asked for at a time, the others end at once. dy is read once, rows of dw that have a token are read and written once. */
 #include "device/cuda/kernels/gpu.cuh"
 
 namespace {
 
-enum { SORT_BLOCK = 256, TILE = 1024, SUM_BLOCK = 128, ROWS_AT_ONCE = 16 };
+enum { SORT_BLOCK = 256, TILE = 1024, SUM_BLOCK = 128 };
 
 typedef Chunk<int32_t, 2> Token; /* id, n */
 
@@ -39,6 +39,7 @@ __global__ void __launch_bounds__(SORT_BLOCK) sort_tokens(Token *sorted_N, const
 template <class T, int N>
 __global__ void __launch_bounds__(SUM_BLOCK)
     add_rows(float *dw_VC, const T *dy_NC, const Token *sorted, int64_t token_n, int64_t C) {
+    enum { ROWS_AT_ONCE = 32 / sizeof(T) };
     const int64_t first = blockIdx.x, c = ((int64_t)blockIdx.y * SUM_BLOCK + threadIdx.x) * N;
     const int32_t id = sorted[first].v[0];
     if ((first > 0 && sorted[first - 1].v[0] == id) || c >= C) return;
