@@ -2,8 +2,6 @@
 
 #include <stdio.h>
 
-static double gib(uint64_t bytes) { return (double)bytes / 1073741824.0; }
-
 void fw_job_plan_fini(fw_job_plan *p) {
     fw_shard_layout_fini(&p->layout);
     *p = (fw_job_plan){0};
@@ -36,16 +34,18 @@ static uint64_t sent(const fw_shard_traffic *t) {
     return t->all_reduce_bytes + t->reduce_scatter_bytes + t->all_gather_bytes;
 }
 
-/* "held until the last micro-batch: 1.25 GiB a rank more than reducing each, 3.01 GiB a step less to send" */
+/* "held in full until the last micro-batch; holding takes 1.25 GiB a rank more and sends 3.01 GiB a step less" */
 static void say_sync(fw_job_plan *chosen, const fw_job_plan *other, const char *why) {
     const bool each = chosen->layout.options.sync_each;
     const fw_job_plan *held = each ? other : chosen, *reduced = each ? chosen : other;
-    double more = gib(held->memory.total_bytes) - gib(reduced->memory.total_bytes);
+    const bool more = held->memory.total_bytes >= reduced->memory.total_bytes;
+    char memory[FW_PLAN_SIZE_BYTES], wire[FW_PLAN_SIZE_BYTES];
     snprintf(chosen->sync_reason, sizeof chosen->sync_reason,
-             "%s%s; holding takes %.2f GiB a rank %s and sends %.2f GiB a step less",
+             "%s%s; holding takes %s a rank %s and sends %s a step less",
              each ? "reduced after every micro-batch" : "held in full until the last micro-batch", why,
-             more < 0 ? -more : more, more < 0 ? "less" : "more",
-             gib(sent(&reduced->traffic)) - gib(sent(&held->traffic)));
+             fw_plan_size(memory, more ? held->memory.total_bytes - reduced->memory.total_bytes
+                                       : reduced->memory.total_bytes - held->memory.total_bytes),
+             more ? "more" : "less", fw_plan_size(wire, sent(&reduced->traffic) - sent(&held->traffic)));
 }
 
 /* The strategy with the way of accumulating that was asked for, or the one that fits. Holding is preferred: it sends
@@ -78,6 +78,7 @@ static fw_status choose(fw_job_plan *p, const fw_plan_input *in, const fw_memory
     static const fw_shard_strategy order[] = {FW_SHARD_DDP, FW_SHARD_ZERO1, FW_SHARD_ZERO2, FW_SHARD_ZERO3};
     const int order_n = in->world > 1 ? 4 : 1;
     size_t first_bytes = 0;
+    char first[FW_PLAN_SIZE_BYTES], this[FW_PLAN_SIZE_BYTES];
     for (int i = 0; i < order_n; i++) {
         FW_TRY(try_strategy(p, in, budget, order[i]));
         bool fits = fw_memory_plan_fits(&p->memory, budget);
@@ -88,8 +89,8 @@ static fw_status choose(fw_job_plan *p, const fw_plan_input *in, const fw_memory
                          in->world == 1 ? "one rank" : "the model fits on every rank");
             else
                 snprintf(p->strategy_reason, sizeof p->strategy_reason,
-                         "ddp needs %.2f GiB a rank, which does not fit; %s needs %.2f", gib(first_bytes),
-                         fw_shard_strategy_name(order[i]), gib(p->memory.total_bytes));
+                         "ddp needs %s a rank, which does not fit; %s needs %s", fw_plan_size(first, first_bytes),
+                         fw_shard_strategy_name(order[i]), fw_plan_size(this, p->memory.total_bytes));
             return FW_OK;
         }
         fw_job_plan_fini(p);
@@ -101,14 +102,16 @@ static fw_status choose(fw_job_plan *p, const fw_plan_input *in, const fw_memory
  * could share the model out so that it does. */
 static fw_status advise(char *text, size_t text_bytes, const fw_plan_input *in, const fw_memory_budget *budget) {
     fw_job_plan other;
+    char size[FW_PLAN_SIZE_BYTES];
     text[0] = 0;
     if (!in->shard.training) return FW_OK;
     if (in->world > 1 && !in->choose_strategy) {
         FW_TRY(choose(&other, in, budget));
         bool fits = fw_memory_plan_fits(&other.memory, budget);
         if (fits)
-            snprintf(text, text_bytes, "--strategy %s needs %.2f GiB a rank",
-                     fw_shard_strategy_name(other.layout.options.strategy), gib(other.memory.total_bytes));
+            snprintf(text, text_bytes, "--strategy %s needs %s a rank",
+                     fw_shard_strategy_name(other.layout.options.strategy),
+                     fw_plan_size(size, other.memory.total_bytes));
         fw_job_plan_fini(&other);
         if (fits) return FW_OK;
     }
@@ -119,8 +122,8 @@ static fw_status advise(char *text, size_t text_bytes, const fw_plan_input *in, 
         FW_TRY(try_strategy(&other, &more, &each, FW_SHARD_ZERO3));
         bool fits = fw_memory_plan_fits(&other.memory, &each);
         if (fits)
-            snprintf(text, text_bytes, "--num_processes %d with --strategy zero3 needs %.2f GiB a rank", world,
-                     gib(other.memory.total_bytes));
+            snprintf(text, text_bytes, "--num_processes %d with --strategy zero3 needs %s a rank", world,
+                     fw_plan_size(size, other.memory.total_bytes));
         fw_job_plan_fini(&other);
         if (fits) return FW_OK;
     }

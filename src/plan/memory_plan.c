@@ -1,5 +1,7 @@
 #include "plan/memory_plan.h"
 
+#include <stdio.h>
+
 const char *fw_plan_place_name(fw_plan_place place) {
     static const char *const names[] = {"device", "shared", "scratch", "host"};
     return names[place];
@@ -58,7 +60,12 @@ bool fw_memory_plan_fits(const fw_memory_plan *plan, const fw_memory_budget *bud
     return fits_machine(plan, budget) && fits_device(plan, budget) && fits_gpu(plan, budget);
 }
 
-static double gib(uint64_t bytes) { return (double)bytes / 1073741824.0; }
+const char *fw_plan_size(char *text, uint64_t bytes) {
+    const bool large = bytes >= (uint64_t)1 << 30;
+    snprintf(text, FW_PLAN_SIZE_BYTES, "%.2f %s", (double)bytes / (large ? 1073741824.0 : 1048576.0),
+             large ? "GiB" : "MiB");
+    return text;
+}
 
 fw_status fw_memory_plan_check(const fw_memory_plan *plan, const fw_memory_budget *budget, const char *advice) {
     if (fw_memory_plan_fits(plan, budget)) return FW_OK;
@@ -69,28 +76,28 @@ fw_status fw_memory_plan_check(const fw_memory_plan *plan, const fw_memory_budge
     if (advice == NULL)
         advice = own_limit ? "allow more, or use a smaller --per_device_train_batch_size or --max_length"
                            : "use fewer --num_processes, a smaller --per_device_train_batch_size or --max_length";
-    const char *what = plan->row[largest].what;
-    double part = gib(plan->row[largest].bytes), rank = gib(plan->total_bytes);
-    if (budget->on_gpu) rank = gib(needed_at_work(plan, budget));
+    char rank[FW_PLAN_SIZE_BYTES], part[FW_PLAN_SIZE_BYTES], limit[FW_PLAN_SIZE_BYTES], all[FW_PLAN_SIZE_BYTES];
+    fw_plan_size(rank, budget->on_gpu ? needed_at_work(plan, budget) : plan->total_bytes);
+    fw_plan_size(part, plan->row[largest].bytes);
     if (own_limit)
-        return fw_fail(FW_ERR_FIT,
-                       "a rank needs %.2f GiB and --device_memory allows %.2f GiB; the largest part is %s with %.2f "
-                       "GiB: %s",
-                       rank, gib(budget->device_bytes), what, part, advice);
+        return fw_fail(FW_ERR_FIT, "a rank needs %s and --device_memory allows %s; the largest part is %s with %s: %s",
+                       rank, fw_plan_size(limit, budget->device_bytes), plan->row[largest].what, part, advice);
     if (!fits_gpu(plan, budget))
         return fw_fail(FW_ERR_FIT,
-                       "a rank needs %.2f GiB of its GPU and %.2f GiB are free there; the largest part is %s with %.2f "
-                       "GiB: %s",
-                       rank, gib(budget->gpu_bytes), what, part, advice);
+                       "a rank needs %s of its GPU and %s are free there; the largest part is %s with %s: %s", rank,
+                       fw_plan_size(limit, budget->gpu_bytes), plan->row[largest].what, part, advice);
+    fw_plan_size(limit, budget->available_bytes);
+    uint64_t each = budget->on_gpu ? plan->host_bytes : plan->total_bytes, all_bytes;
+    if (__builtin_mul_overflow(each, (uint64_t)budget->ranks, &all_bytes)) all_bytes = UINT64_MAX;
+    fw_plan_size(all, all_bytes);
     if (budget->on_gpu)
         return fw_fail(FW_ERR_FIT,
-                       "a rank needs %.2f GiB of the host's memory beside its GPU, %d rank%s together %.2f GiB, and "
-                       "%.2f GiB are free on this machine: use a smaller dataset or fewer --num_processes",
-                       gib(plan->host_bytes), budget->ranks, budget->ranks == 1 ? "" : "s",
-                       (double)budget->ranks * gib(plan->host_bytes), gib(budget->available_bytes));
+                       "a rank needs %s of the host's memory beside its GPU, %d rank%s together %s, and %s are free on "
+                       "this machine: use a smaller dataset or fewer --num_processes",
+                       fw_plan_size(part, each), budget->ranks, budget->ranks == 1 ? "" : "s", all, limit);
     return fw_fail(FW_ERR_FIT,
-                   "a rank needs %.2f GiB, %d rank%s together %.2f GiB, and %.2f GiB are free on this machine; the "
-                   "largest part is %s with %.2f GiB: %s",
-                   rank, budget->ranks, budget->ranks == 1 ? "" : "s", (double)budget->ranks * rank,
-                   gib(budget->available_bytes), what, part, advice);
+                   "a rank needs %s, %d rank%s together %s, and %s are free on this machine; the largest part is %s "
+                   "with %s: %s",
+                   rank, budget->ranks, budget->ranks == 1 ? "" : "s", all, limit, plan->row[largest].what, part,
+                   advice);
 }

@@ -33,6 +33,10 @@ typedef struct fw_memory_plan {
     size_t total_bytes;  /* of one rank, with what the host holds */
 } fw_memory_plan;
 
+/* "1.25 GiB", "63.40 MiB": for messages. Writes to text (FW_PLAN_SIZE_BYTES) and returns it. */
+enum { FW_PLAN_SIZE_BYTES = 32 };
+const char *fw_plan_size(char *text, uint64_t bytes);
+
 /* scratch_bytes: of the device, for the largest shapes. host_bytes: the dataset and other host memory of the rank. */
 void fw_memory_plan_make(fw_memory_plan *out, const fw_arena *arena, size_t scratch_bytes, size_t host_bytes);
 

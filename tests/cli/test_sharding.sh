@@ -88,12 +88,12 @@ says '^strategy  ddp: the model fits on every rank$'
 says '^memory    [0-9.]+ MiB a rank, planned'
 needed=$(sed -nE 's/^memory +([0-9]+)\.[0-9] MiB a rank, planned.*/\1/p' "$folder/out")
 run 0 --num_processes 2 --device_memory "$((needed - 2))MiB"
-says '^strategy  zero[123]: ddp needs [0-9.]+ GiB a rank, which does not fit; zero[123] needs [0-9.]+$'
+says '^strategy  zero[123]: ddp needs [0-9.]+ [GM]iB a rank, which does not fit; zero[123] needs [0-9.]+ [GM]iB$'
 chosen=$(sed -nE 's/^strategy +(zero[123]):.*/\1/p' "$folder/out")
 
 # What cannot be is refused before anything is taken, once, with what would do.
 run 4 --num_processes 2 --strategy ddp --device_memory "$((needed - 2))MiB"
-says "error: a rank needs [0-9.]+ GiB and --device_memory allows .*: --strategy $chosen needs [0-9.]+ GiB a rank"
+says "error: a rank needs [0-9.]+ [GM]iB and --device_memory allows .*: --strategy $chosen needs [0-9.]+ [GM]iB a rank"
 run 4 --num_processes 2 --device_memory 20MiB
 says 'error: a rank needs .*largest part is program and libraries .*allow more'
 run 2 --num_processes 2 --strategy zero7
