@@ -334,7 +334,10 @@ static fw_status copy(fw_device *d, void *y, const void *x, size_t bytes) {
 fw_status fw_fake_gpu_create(fw_device **out, int index) {
     static fw_device_ops ops;
     static fw_gpu gpu;
+    static fw_device *volatile kept; /* the process ends with it: it must outlive the group, which the harness closes */
     FW_TRY(fw_device_create(out, "ref", NULL));
+    kept = *out;
+    (void)kept;
     ops = *(*out)->ops;
     ops.copy = copy;
     gpu = (fw_gpu){.index = index, .gpu_n = index + 1, .name = "fake"};
