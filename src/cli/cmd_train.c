@@ -139,7 +139,8 @@ static void on_saved(void *context, int64_t step, const char *path) {
     if (path != NULL) fw_log_info("saved %s", path);
 }
 
-/* Per step of this rank: what it sent, how long that took in the background, and how much of it was waited for. */
+/* Per step: what a rank sent, how long collectives took, and how long the step waited for them, on the rank where that is
+ * longest. */
 static void show_traffic(const fw_train_result *r) {
     const fw_shard_counters *t = &r->traffic;
     const uint64_t steps = (uint64_t)r->traffic_steps;
@@ -150,9 +151,10 @@ static void show_traffic(const fw_train_result *r) {
         fw_human_size(gather, t->all_gather_bytes / steps),
         (unsigned long long)((t->all_reduce_bytes + t->reduce_scatter_bytes + t->all_gather_bytes) / steps));
     double step_ms = r->train_s * 1e3 / (double)steps, waited_ms = (double)t->wait_ns * 1e-6 / (double)steps;
-    fw_terminal_printf("communication = %.1f ms a step in the background, %.1f ms of them waited for (%.1f %% of the "
-                       "step)\n",
-                       (double)t->busy_ns * 1e-6 / (double)steps, waited_ms, 100 * waited_ms / step_ms);
+    fw_terminal_printf(
+        "communication = %.1f ms a step at work, %.1f ms waited for, on the slowest rank (%.1f %% of the "
+        "step)\n",
+        (double)t->busy_ns * 1e-6 / (double)steps, waited_ms, 100 * waited_ms / step_ms);
 }
 
 static void on_done(void *context, const fw_train_result *r) {

@@ -184,6 +184,13 @@ fw_status fw_options_resolve_sharding(fw_options *o) {
     if (o->gradient_dtype == FW_GRADIENT_BF16 && !o->bf16)
         return fw_fail(FW_ERR_OPTION,
                        "gradient_dtype is bf16, but bf16 is false, which computes all in fp32; leave out one of them");
+    if (o->gradient_dtype == FW_GRADIENT_BF16 && o->gradient_accumulation_steps > 1)
+        return fw_fail(
+            FW_ERR_OPTION,
+            "gradient_dtype is bf16 and gradient_accumulation_steps is %lld: micro-batches would be added up in "
+            "bf16, which loses what is small; write gradient_dtype fp32, or 1 step with a larger "
+            "per_device_train_batch_size",
+            (long long)o->gradient_accumulation_steps);
     return FW_OK;
 }
 

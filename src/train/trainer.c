@@ -8,6 +8,7 @@
 #include "train/metrics.h"
 #include "train/run_state.h"
 #include "train/run_trace.h"
+#include "train/same_job.h"
 #include "train/schedule.h"
 
 #include <math.h>
@@ -37,6 +38,7 @@ typedef struct trainer {
     double last_logged_loss;
     uint64_t peak_bytes;
     fw_shard_counters traffic; /* of all steps of this process */
+    fw_shard_counters read;    /* the last reading: what comes after it belongs to the next step */
     bool tracing;              /* the trace file may be there, unfinished */
 } trainer;
 
@@ -148,13 +150,18 @@ static fw_status agree_after_step(trainer *t, bool *stop) {
     return FW_OK;
 }
 
-/* What crossed in one step: the difference of two readings. */
-static void add_traffic(fw_shard_counters *sum, const fw_shard_counters *before, const fw_shard_counters *after) {
-    sum->all_reduce_bytes += after->all_reduce_bytes - before->all_reduce_bytes;
-    sum->reduce_scatter_bytes += after->reduce_scatter_bytes - before->reduce_scatter_bytes;
-    sum->all_gather_bytes += after->all_gather_bytes - before->all_gather_bytes;
-    sum->wait_ns += after->wait_ns - before->wait_ns;
-    sum->busy_ns += after->busy_ns - before->busy_ns;
+/* What has crossed since the last reading is the steps'. A gather that follows an update may still run when a step has
+ * been reported, and is counted with the next; nothing falls between two readings. */
+static void count_traffic(trainer *t) {
+    fw_shard_counters now, *sum = &t->traffic;
+    const fw_shard_counters *before = &t->read;
+    fw_shard_get_counters(t->job.shard, &now);
+    sum->all_reduce_bytes += now.all_reduce_bytes - before->all_reduce_bytes;
+    sum->reduce_scatter_bytes += now.reduce_scatter_bytes - before->reduce_scatter_bytes;
+    sum->all_gather_bytes += now.all_gather_bytes - before->all_gather_bytes;
+    sum->wait_ns += now.wait_ns - before->wait_ns;
+    sum->busy_ns += now.busy_ns - before->busy_ns;
+    t->read = now;
 }
 
 static fw_status report(trainer *t, int64_t step, const fw_step_result *r, uint64_t ns) {
@@ -203,10 +210,9 @@ static bool is_due(fw_when when, int64_t every, int64_t step, int64_t steps_per_
 
 static fw_status loop(trainer *t, int64_t first_step) {
     const fw_options *o = t->o;
+    fw_shard_get_counters(t->job.shard, &t->read);
     for (int64_t step = first_step + 1; step <= t->step_n; step++) {
         fw_step_result result;
-        fw_shard_counters before, after;
-        fw_shard_get_counters(t->job.shard, &before);
         uint64_t start_ns = fw_host_now_ns();
         FW_TRY(fw_step_run(&t->step, step, (step - 1) / t->steps_per_epoch, (step - 1) % t->steps_per_epoch,
                            fw_schedule_rate(&t->schedule, step), &result));
@@ -218,12 +224,13 @@ static fw_status loop(trainer *t, int64_t first_step) {
             t->eval_batcher != NULL && is_due(o->eval_strategy, o->eval_steps, step, t->steps_per_epoch);
         const bool must_save = is_due(o->save_strategy, o->save_steps, step, t->steps_per_epoch) ||
                                (last && o->save_strategy != FW_WHEN_NO) || (stop && !last);
-        if (last || must_evaluate || must_save) FW_TRY(fw_shard_settle(t->job.shard)); /* what it sends is the step's */
-        fw_shard_get_counters(t->job.shard, &after);
-        add_traffic(&t->traffic, &before, &after);
+        if (last || must_evaluate || must_save) FW_TRY(fw_shard_settle(t->job.shard));
+        count_traffic(t);
         FW_TRY(report(t, step, &result, fw_host_now_ns() - start_ns));
         if (must_evaluate) FW_TRY(evaluate(t, step));
         if (must_save) FW_TRY(save(t, step));
+        if (must_evaluate || must_save)
+            fw_shard_get_counters(t->job.shard, &t->read); /* what they sent is not a step's */
         if (stop && !last)
             return fw_fail(FW_ERR_INTERRUPTED, "stopped by a signal after step %lld of %lld", (long long)step,
                            (long long)t->step_n);
@@ -236,7 +243,11 @@ static fw_status prepare(trainer *t, int64_t *first_step) {
     FW_TRY(fw_job_open(&t->job, t->o, (fw_job_needs){.chat = true, .weights_hash = true}));
     if (t->hooks->place != NULL)
         t->hooks->place(t->hooks->context, fw_comm_rank(t->job.comm), fw_comm_world(t->job.comm));
+    FW_TRY(fw_same_options(t->job.comm, t->o));
     FW_TRY(fw_comm_agree(t->job.comm, load_data(t)));
+    FW_TRY(fw_same_content(t->job.comm, t->dataset->hash, "conversations", t->o->dataset_name));
+    if (t->eval_dataset != NULL)
+        FW_TRY(fw_same_content(t->job.comm, t->eval_dataset->hash, "conversations", t->o->eval_dataset));
     FW_TRY(fw_comm_agree(t->job.comm, count_steps(t)));
     uint64_t memory_available = fw_host_memory_available();
     FW_TRY(allocate(t));
@@ -256,8 +267,18 @@ static fw_status prepare(trainer *t, int64_t *first_step) {
     return FW_OK;
 }
 
+/* Ranks wait for each other, so the one that waits longest says what communication costs. */
+static fw_status agree_on_waits(trainer *t) {
+    int64_t values[2] = {(int64_t)t->traffic.wait_ns, (int64_t)t->traffic.busy_ns};
+    FW_TRY(fw_comm_max_i64(t->job.comm, values, 2));
+    t->traffic.wait_ns = (uint64_t)values[0];
+    t->traffic.busy_ns = (uint64_t)values[1];
+    return FW_OK;
+}
+
 static fw_status finish(trainer *t, fw_status loop_status) {
     char *model_dir = NULL;
+    FW_TRY(agree_on_waits(t));
     if (loop_status == FW_OK) {
         uint64_t start_ns = fw_trace_now();
         FW_TRY(fw_run_state_export(&t->state, &model_dir));

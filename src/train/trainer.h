@@ -37,7 +37,7 @@ typedef struct fw_train_result {
     double train_s;            /* time in steps */
     double final_loss;         /* of the last line */
     uint64_t peak_bytes;       /* largest resident size of any rank */
-    fw_shard_counters traffic; /* of this rank, in this run's steps */
+    fw_shard_counters traffic; /* in this run's steps: bytes of this rank, times of the rank that took longest */
     int64_t traffic_steps;     /* how many they were */
     uint64_t planned_bytes;    /* of the arena and scratch of this rank, and what was taken at most: equal */
     uint64_t taken_bytes;

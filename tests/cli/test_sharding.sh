@@ -105,4 +105,37 @@ says 'error: fsdp_transformer_layer_cls_to_wrap: the model has no class Qwen2Dec
 run 0 --num_processes 2 --fsdp full_shard --fsdp_transformer_layer_cls_to_wrap LlamaDecoderLayer
 says '^strategy  zero3$'
 [ "$(grep -c 'error: ' "$folder/out")" -eq 0 ] || failed=1
+run 2 --num_processes 2 --gradient_dtype bf16 --gradient_accumulation_steps 2
+says 'error: gradient_dtype is bf16 and gradient_accumulation_steps is 2: .* write gradient_dtype fp32'
+
+# What is sent is counted to the byte, also where the weights still travel when a step has ended.
+for strategy in ddp zero1 zero2 zero3; do
+  run 0 --num_processes 2 --strategy $strategy --max_steps 8 --logging_steps 1 --save_strategy steps --save_steps 1
+  settled=$(sed -nE 's/^sent_per_step = .*\(([0-9]+) bytes\)$/\1/p' "$folder/out")
+  run 0 --num_processes 2 --strategy $strategy --max_steps 8 --logging_steps 1
+  [ -n "$settled" ] || failed=1
+  says "^sent_per_step = .*\\($settled bytes\\)\$"
+done
+
+# Ranks that somebody else started, each with options or conversations of its own, are told apart before they train.
+# two_ranks OPTIONS_OF_RANK_0 -- OPTIONS_OF_RANK_1
+two_ranks() {
+  local of0=() port=$((20000 + RANDOM % 20000))
+  while [ "$1" != -- ]; do of0+=("$1"); shift; done
+  shift
+  command="two ranks started by hand, $*"
+  local common=(train --model "$folder/model" --output_dir "$folder/run" --overwrite_output_dir --max_steps 1
+                --save_strategy no)
+  export WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port
+  RANK=1 "$FINEWIRE" "${common[@]}" "$@" >"$folder/out1" 2>&1 &
+  RANK=0 "$FINEWIRE" "${common[@]}" "${of0[@]}" >"$folder/out" 2>&1
+  wait $!
+  cat "$folder/out1" >>"$folder/out"
+  unset WORLD_SIZE MASTER_ADDR MASTER_PORT
+}
+data=(--dataset "$folder/data.jsonl")
+two_ranks "${data[@]}" --learning_rate 2e-5 -- "${data[@]}" --learning_rate 0.1
+says 'error: rank 1 was started with learning_rate 0.1, rank 0 with 2e-5: start all ranks with the same options'
+two_ranks "${data[@]}" -- "${data[@]}" --num_threads 1
+says '^model = '
 exit $failed
