@@ -126,8 +126,7 @@ __device__ __forceinline__ void store_partial(float *partial_C, const float (&dw
     if constexpr (TEAM == BLOCK) {
         for (int k = 0; k < ITEMS; k++) {
             const int at = (k * TEAM + lane) * N;
-            for (int i = 0; i < N; i++)
-                if (at < C) partial_C[at + i] = dw[k][i];
+            if (at < C) store_chunk(partial_C + at, chunk_of<float>(dw[k]));
         }
     } else {
         enum { ROW = TEAM * ITEMS * N }; /* the longest row of a team */

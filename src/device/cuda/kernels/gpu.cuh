@@ -93,7 +93,22 @@ template <class T, int N> struct __align__(sizeof(T) * N > 16 ? 16 : sizeof(T) *
 template <int N, class T> static __device__ __forceinline__ Chunk<T, N> load_chunk(const T *p) {
     return *reinterpret_cast<const Chunk<T, N> *>(p);
 }
+/* To global memory. Of 16-bit elements the compiler would take some chunks apart and store them one by one. */
 template <class T, int N> static __device__ __forceinline__ void store_chunk(T *p, const Chunk<T, N> &c) {
+#ifdef __CUDACC__
+    if constexpr (sizeof c % 8 == 0) {
+        uint32_t word[sizeof c / 4];
+        memcpy(word, &c, sizeof c);
+        if constexpr (sizeof c % 16 == 0)
+            for (unsigned i = 0; i < sizeof c / 4; i += 4)
+                asm volatile("st.global.v4.b32 [%0], {%1,%2,%3,%4};" ::"l"(reinterpret_cast<uint32_t *>(p) + i),
+                             "r"(word[i]), "r"(word[i + 1]), "r"(word[i + 2]), "r"(word[i + 3])
+                             : "memory");
+        else
+            asm volatile("st.global.v2.b32 [%0], {%1,%2};" ::"l"(p), "r"(word[0]), "r"(word[1]) : "memory");
+        return;
+    }
+#endif
     *reinterpret_cast<Chunk<T, N> *>(p) = c;
 }
 
