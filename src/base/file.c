@@ -29,7 +29,7 @@ static fw_status write_all(int fd, const char *path, const uint8_t *bytes, size_
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) {
             return fw_fail(FW_ERR_IO, "writing %s: %s%s", path, strerror(errno),
-                           errno == ENOSPC || errno == EDQUOT ? "; free some space or choose another --output_dir"
+                           errno == ENOSPC || errno == EDQUOT ? "; free some space or choose another place to write to"
                                                               : "");
         }
         bytes += n;
@@ -38,9 +38,15 @@ static fw_status write_all(int fd, const char *path, const uint8_t *bytes, size_
     return FW_OK;
 }
 
+/* What is wrong with the machine is not wrong with the file. */
+static fw_status input_error(int reason) {
+    if (reason == ENOMEM) return FW_ERR_NOMEM;
+    return reason == EIO || reason == EMFILE || reason == ENFILE ? FW_ERR_IO : FW_ERR_INPUT;
+}
+
 static fw_status open_input(int *fd, struct stat *info, const char *path) {
     *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe without a writer would wait for ever */
-    if (*fd < 0) return fw_fail(FW_ERR_INPUT, "cannot open %s: %s", path, strerror(errno));
+    if (*fd < 0) return fw_fail(input_error(errno), "cannot open %s: %s", path, strerror(errno));
     if (fstat(*fd, info) != 0 || !S_ISREG(info->st_mode)) {
         close(*fd);
         return fw_fail(FW_ERR_INPUT, "cannot read %s: %s", path,
@@ -59,7 +65,7 @@ fw_status fw_file_map(fw_mapping *out, const char *path) {
         if (data == MAP_FAILED) {
             int reason = errno;
             close(fd);
-            return fw_fail(FW_ERR_INPUT, "cannot map %s: %s", path, strerror(reason));
+            return fw_fail(input_error(reason), "cannot map %s: %s", path, strerror(reason));
         }
         out->data = data;
         out->bytes = (size_t)info.st_size;
@@ -96,7 +102,7 @@ fw_status fw_file_read(fw_strbuf *out, const char *path, size_t limit_bytes) {
         ssize_t n = read(fd, out->data + out->len_bytes, left);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) {
-            status = fw_fail(FW_ERR_INPUT, "reading %s: %s", path, strerror(errno));
+            status = fw_fail(input_error(errno), "reading %s: %s", path, strerror(errno));
             goto done;
         }
         if (n == 0) break; /* it shrank while we read: take what is there */
@@ -202,7 +208,7 @@ fw_status fw_dir_list(char ***names, size_t *name_n, const char *path) {
     *names = NULL;
     *name_n = 0;
     DIR *dir = opendir(path);
-    if (dir == NULL) return fw_fail(FW_ERR_INPUT, "cannot open folder %s: %s", path, strerror(errno));
+    if (dir == NULL) return fw_fail(input_error(errno), "cannot open folder %s: %s", path, strerror(errno));
     fw_status status = FW_OK;
     size_t cap = 0, n = 0;
     char **list = NULL;

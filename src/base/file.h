@@ -1,5 +1,6 @@
 /* Files and folders. Every error message names the path and the system's reason; "No space left on
- * device" and other write errors are FW_ERR_IO, a missing or unreadable input is FW_ERR_INPUT.
+ * device" and other write errors are FW_ERR_IO, a missing or unreadable input is FW_ERR_INPUT; where the machine is the
+ * reason and not the file, it is FW_ERR_NOMEM, or FW_ERR_IO for a failing disk and for too many open files.
  *
  * Nothing is ever half-written under its final name: fw_file_writer writes "PATH.tmp-PID", and
  * fw_file_writer_commit syncs, renames over PATH and syncs the folder. */

@@ -63,7 +63,10 @@ uint64_t fw_trace_since(fw_trace_lane lane, const char *name, uint64_t start_ns)
 /* Spans kept, and spans that found the buffer full. */
 void fw_trace_counts(uint64_t *kept_n, uint64_t *dropped_n);
 
-/* Write the head to PATH.unfinished. Errors: FW_ERR_OPTION (PATH is a folder or a device), FW_ERR_IO, FW_ERR_NOMEM. */
+/* Could a trace be begun here? Leaves nothing behind, writes no byte (so that it can be asked on a full disk, before room
+ * is made). Errors: FW_ERR_OPTION (PATH or PATH.unfinished is a folder or a device), FW_ERR_IO, FW_ERR_NOMEM. */
+fw_status fw_trace_file_check(const char *path);
+/* Write the head to PATH.unfinished; one that a killed run left is replaced. Errors: as the check's. */
 fw_status fw_trace_file_begin(const char *path, int world);
 /* Record no more and append what this process recorded. Errors: FW_ERR_IO, FW_ERR_NOMEM. */
 fw_status fw_trace_file_append(const char *path, int rank);

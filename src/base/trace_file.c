@@ -24,23 +24,46 @@ static fw_status unfinished_name(fw_strbuf *out, const char *path) {
     return fw_strbuf_printf(out, "%s.unfinished", path);
 }
 
-fw_status fw_trace_file_begin(const char *path, int world) {
+static fw_status check_plain(const char *path) {
     struct stat info;
-    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
-        return fw_fail(FW_ERR_OPTION, "the trace cannot be written to %s: it is %s; name a file", path,
-                       S_ISDIR(info.st_mode) ? "a folder" : "not a plain file");
+    if (stat(path, &info) != 0 || S_ISREG(info.st_mode)) return FW_OK;
+    return fw_fail(FW_ERR_OPTION, "the trace cannot be written to %s: it is %s; name a file", path,
+                   S_ISDIR(info.st_mode) ? "a folder" : "not a plain file");
+}
+
+/* Says which option the file is of: the writer knows only its path. */
+static fw_status about_trace(fw_status status, const char *path) {
+    if (status == FW_ERR_IO) fw_fail_context(status, "--trace %s: ", path);
+    return status;
+}
+
+fw_status fw_trace_file_check(const char *path) {
+    fw_strbuf name = {0};
+    fw_file_writer writer = {0};
+    fw_status status;
+    FW_TRY_OR(unfinished_name(&name, path), done);
+    FW_TRY_OR(check_plain(path), done);
+    FW_TRY_OR(check_plain(name.data), done);
+    FW_TRY_OR(about_trace(fw_file_writer_open(&writer, name.data), path), done);
+done:
+    fw_file_writer_close(&writer); /* and what it began is gone */
+    fw_strbuf_fini(&name);
+    return status;
+}
+
+fw_status fw_trace_file_begin(const char *path, int world) {
     fw_strbuf name = {0}, text = {0};
     fw_status status;
     FW_TRY_OR(unfinished_name(&name, path), done);
+    FW_TRY_OR(check_plain(path), done);
+    FW_TRY_OR(check_plain(name.data), done);
     /* the first event stands here, so that all others begin with a comma */
     FW_TRY_OR(fw_strbuf_printf(&text,
                                "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n"
                                "{\"name\":\"finewire_run\",\"ph\":\"M\",\"pid\":0,\"tid\":0,\"args\":{\"world\":%d}}",
                                world),
               done);
-    status = fw_file_write(name.data, text.data, text.len_bytes);
-    if (status == FW_ERR_IO) fw_fail_context(status, "the trace %s: ", path);
-    FW_TRY_OR(status, done);
+    FW_TRY_OR(about_trace(fw_file_write(name.data, text.data, text.len_bytes), path), done);
 done:
     fw_strbuf_fini(&name);
     fw_strbuf_fini(&text);
@@ -131,10 +154,10 @@ fw_status fw_trace_file_append(const char *path, int rank) {
     for (size_t i = 0; i < span_n; i++) {
         FW_TRY_OR(put_span(&text, span[i], rank), done);
         if (text.len_bytes < PIECE_BYTES) continue;
-        FW_TRY_OR(fw_file_append(name.data, text.data, text.len_bytes), done);
+        FW_TRY_OR(about_trace(fw_file_append(name.data, text.data, text.len_bytes), path), done);
         fw_strbuf_clear(&text);
     }
-    FW_TRY_OR(fw_file_append(name.data, text.data, text.len_bytes), done);
+    FW_TRY_OR(about_trace(fw_file_append(name.data, text.data, text.len_bytes), path), done);
 done:
     fw_free(span);
     fw_strbuf_fini(&name);
@@ -146,7 +169,7 @@ fw_status fw_trace_file_end(const char *path) {
     fw_strbuf name = {0};
     fw_status status;
     FW_TRY_OR(unfinished_name(&name, path), done);
-    FW_TRY_OR(fw_file_append(name.data, "\n]}\n", 4), done);
+    FW_TRY_OR(about_trace(fw_file_append(name.data, "\n]}\n", 4), path), done);
     if (rename(name.data, path) != 0)
         status = fw_fail(FW_ERR_IO, "renaming %s to %s: %s", name.data, path, strerror(errno));
 done:

@@ -58,6 +58,14 @@ static void show_memory(const fw_train_summary *s) {
                     fw_plan_place_name(plan->row[i].place), plan->row[i].offset_bytes);
 }
 
+static fw_strategy as_option(fw_shard_strategy strategy) {
+    static const fw_strategy words[] = {
+        [FW_SHARD_DDP] = FW_STRATEGY_DDP,     [FW_SHARD_ZERO1] = FW_STRATEGY_ZERO1,
+        [FW_SHARD_ZERO2] = FW_STRATEGY_ZERO2, [FW_SHARD_ZERO3] = FW_STRATEGY_ZERO3,
+        [FW_SHARD_HSDP] = FW_STRATEGY_HSDP,   [FW_SHARD_HSDP_ZERO2] = FW_STRATEGY_HSDP_ZERO2};
+    return words[strategy];
+}
+
 /* The strategy, why, and what it sends. */
 static void show_strategy(const fw_train_summary *s) {
     const fw_job_plan *plan = &s->job->plan;
@@ -106,6 +114,7 @@ static void on_start(void *context, const fw_train_summary *s) {
                 (long long)s->steps_per_epoch, (long long)s->step_n, (long long)s->warmup_n, o->learning_rate,
                 fw_lr_schedule_words[o->lr_scheduler_type]);
     show_strategy(s);
+    if (d->rank == 0) fw_options_warn_of_choice(o, as_option(job->plan.layout.options.strategy));
     show_memory(s);
     if (s->resumed_step >= s->step_n)
         fw_log_info("resume    %lld of %lld step%s done already", (long long)s->step_n, (long long)s->step_n,

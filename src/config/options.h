@@ -90,6 +90,9 @@ fw_status fw_options_check(fw_options *o);
 /* Warn of options that are allowed together but have no effect. Apart from the check, so that a job of several
  * ranks says it once. */
 void fw_options_warn(const fw_options *o);
+/* The same of options that have none with the strategy that is run, where that is not the one asked for: auto chose it, or
+ * there is one rank. */
+void fw_options_warn_of_choice(const fw_options *o, fw_strategy chosen);
 
 /* Was it given, or is it the default? */
 bool fw_options_given(const fw_options *o, fw_option_id id);

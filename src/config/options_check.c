@@ -81,14 +81,24 @@ fw_status fw_options_check(fw_options *o) {
     return fw_fail(FW_ERR_INTERNAL, "options of an unknown command");
 }
 
+/* FSDP's words for prefetch stand in files of every strategy: only those that ask for it count. */
+static bool asks_about_prefetch(const fw_options *o) {
+    return fw_options_given(o, FW_OPTION_prefetch) ||
+           (o->prefetch > 0 && (fw_options_given(o, FW_OPTION_fsdp_forward_prefetch) ||
+                                fw_options_given(o, FW_OPTION_fsdp_backward_prefetch)));
+}
+
 static void warn_of_sharding(const fw_options *o) {
     const fw_strategy s = o->strategy;
     const bool fetches = s == FW_STRATEGY_AUTO || s == FW_STRATEGY_ZERO3 || s == FW_STRATEGY_HSDP;
-    if (!fetches && o->prefetch > 0 &&
-        (fw_options_given(o, FW_OPTION_prefetch) || fw_options_given(o, FW_OPTION_fsdp_forward_prefetch) ||
-         fw_options_given(o, FW_OPTION_fsdp_backward_prefetch)))
+    if (!fetches && asks_about_prefetch(o))
         fw_log_warning("prefetch has no effect with strategy %s, which keeps all weights on every rank",
                        fw_strategy_words[s]);
+    else if (o->wrap == FW_WRAP_MODEL && asks_about_prefetch(o))
+        fw_log_warning("prefetch has no effect with wrap model, which fetches everything at once");
+    if (o->sync_each_batch != FW_TOGGLE_AUTO && o->gradient_accumulation_steps == 1)
+        fw_log_warning("sync_each_batch has no effect with gradient_accumulation_steps 1: gradients are summed once a "
+                       "step");
     if (o->fsdp_min_num_params > 0 && o->wrap != FW_WRAP_SIZE)
         fw_log_warning("fsdp_min_num_params has no effect, as wrap is %s", fw_wrap_words[o->wrap]);
 }
@@ -102,6 +112,15 @@ void fw_options_warn(const fw_options *o) {
         fw_log_warning("eval_dataset is not used, as eval_strategy is no; set it to steps or epoch");
     if (o->max_steps > 0 && fw_options_given(o, FW_OPTION_num_train_epochs))
         fw_log_warning("num_train_epochs has no effect, as max_steps is %lld", (long long)o->max_steps);
+}
+
+void fw_options_warn_of_choice(const fw_options *o, fw_strategy chosen) {
+    const fw_strategy asked = o->strategy;
+    const bool may_fetch = asked == FW_STRATEGY_AUTO || asked == FW_STRATEGY_ZERO3 || asked == FW_STRATEGY_HSDP;
+    const bool fetches = chosen == FW_STRATEGY_ZERO3 || chosen == FW_STRATEGY_HSDP;
+    if (may_fetch && !fetches && o->wrap != FW_WRAP_MODEL && asks_about_prefetch(o))
+        fw_log_warning("prefetch has no effect: the strategy is %s, which keeps all weights on every rank",
+                       fw_strategy_words[chosen]);
 }
 
 int64_t fw_options_warmup_steps(const fw_options *o, int64_t total_steps) {

@@ -1,6 +1,7 @@
 #include "plan/job_plan.h"
 
 #include <stdio.h>
+#include <string.h>
 
 void fw_job_plan_fini(fw_job_plan *p) {
     fw_shard_layout_fini(&p->layout);
@@ -49,12 +50,13 @@ static void say_sync(fw_job_plan *chosen, const fw_job_plan *other, const char *
 }
 
 /* The strategy with the way of accumulating that was asked for, or the one that fits. Holding is preferred: it sends
- * less, and where all gradients are kept anyway it costs nothing. With one micro-batch both ways send the same. */
+ * less, and where all gradients are kept anyway it costs nothing. With one micro-batch both ways send the same, and the
+ * one that keeps less is taken, whatever was asked for. */
 static fw_status try_strategy(fw_job_plan *p, const fw_plan_input *in, const fw_memory_budget *budget,
                               fw_shard_strategy strategy) {
     const bool keeps_all = strategy == FW_SHARD_DDP || strategy == FW_SHARD_ZERO1;
     bool each = in->shard.sync_each;
-    if (in->choose_sync) each = in->micro_n == 1 && !keeps_all;
+    if (in->choose_sync || in->micro_n == 1) each = in->micro_n == 1 && !keeps_all;
     FW_TRY(lay_out(p, in, strategy, each));
     if (in->micro_n == 1 || in->world == 1 || !in->shard.training) return FW_OK;
     fw_job_plan other;
@@ -77,22 +79,25 @@ static fw_status try_strategy(fw_job_plan *p, const fw_plan_input *in, const fw_
 static fw_status choose(fw_job_plan *p, const fw_plan_input *in, const fw_memory_budget *budget) {
     static const fw_shard_strategy order[] = {FW_SHARD_DDP, FW_SHARD_ZERO1, FW_SHARD_ZERO2, FW_SHARD_ZERO3};
     const int order_n = in->world > 1 ? 4 : 1;
-    size_t first_bytes = 0;
-    char first[FW_PLAN_SIZE_BYTES], this[FW_PLAN_SIZE_BYTES];
+    char tried[FW_PLAN_REASON_BYTES] = "", needed[FW_PLAN_SIZE_BYTES], limit[FW_PLAN_SIZE_BYTES];
     for (int i = 0; i < order_n; i++) {
         FW_TRY(try_strategy(p, in, budget, order[i]));
         bool fits = fw_memory_plan_fits(&p->memory, budget);
-        if (i == 0) first_bytes = p->memory.total_bytes;
+        fw_plan_size(needed, fw_memory_plan_needed(&p->memory, budget));
         if (fits || i == order_n - 1) {
             if (i == 0)
                 snprintf(p->strategy_reason, sizeof p->strategy_reason, "%s",
                          in->world == 1 ? "one rank" : "the model fits on every rank");
             else
-                snprintf(p->strategy_reason, sizeof p->strategy_reason,
-                         "ddp needs %s a rank, which does not fit; %s needs %s", fw_plan_size(first, first_bytes),
-                         fw_shard_strategy_name(order[i]), fw_plan_size(this, p->memory.total_bytes));
+                snprintf(p->strategy_reason, sizeof p->strategy_reason, "%s, %s %s; %s %s %s", tried,
+                         fw_plan_size(limit, fw_memory_plan_limit(budget)),
+                         fw_memory_plan_limit(budget) == budget->device_bytes ? "allowed" : "free for each",
+                         fw_shard_strategy_name(order[i]), fits ? "fits with" : "needs", needed);
             return FW_OK;
         }
+        size_t used = strlen(tried);
+        snprintf(tried + used, sizeof tried - used, i == 0 ? "%s needs %s a rank" : ", %s %s",
+                 fw_shard_strategy_name(order[i]), needed);
         fw_job_plan_fini(p);
     }
     return FW_OK;
@@ -130,8 +135,19 @@ static fw_status advise(char *text, size_t text_bytes, const fw_plan_input *in, 
     return FW_OK;
 }
 
+/* What was asked for. On one rank all strategies keep the same, and ddp needs no room to put shares together. */
+static fw_status take_asked(fw_job_plan *p, const fw_plan_input *in, const fw_memory_budget *budget) {
+    const fw_shard_strategy asked = in->shard.strategy;
+    const bool alone = in->world == 1 && in->shard.training;
+    FW_TRY(try_strategy(p, in, budget, alone ? FW_SHARD_DDP : asked));
+    if (alone && asked != FW_SHARD_DDP)
+        snprintf(p->strategy_reason, sizeof p->strategy_reason, "one rank has nothing to share, as %s would",
+                 fw_shard_strategy_name(asked));
+    return FW_OK;
+}
+
 fw_status fw_job_plan_make(fw_job_plan *p, const fw_plan_input *in, const fw_memory_budget *budget) {
-    fw_status status = in->choose_strategy ? choose(p, in, budget) : try_strategy(p, in, budget, in->shard.strategy);
+    fw_status status = in->choose_strategy ? choose(p, in, budget) : take_asked(p, in, budget);
     if (status == FW_OK && !fw_memory_plan_fits(&p->memory, budget)) {
         char advice[128];
         status = advise(advice, sizeof advice, in, budget);

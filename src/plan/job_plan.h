@@ -26,8 +26,8 @@ typedef struct fw_job_plan {
     fw_memory_plan memory;
     fw_shard_traffic traffic;                   /* of one rank in one step; 0 without training */
     int activation_block, token_block;          /* in the arena */
-    char strategy_reason[FW_PLAN_REASON_BYTES]; /* "ddp needs 5.1 GiB a rank, 4.0 allowed; zero1 fits with 3.2"; "" when
-                                                   it was not chosen here */
+    char strategy_reason[FW_PLAN_REASON_BYTES]; /* "ddp needs 5.10 GiB a rank, zero1 4.20 GiB, 4.00 GiB allowed; zero2
+                                                   fits with 3.20 GiB"; "" when it was not chosen here */
     char sync_reason[FW_PLAN_REASON_BYTES];
 } fw_job_plan;
 

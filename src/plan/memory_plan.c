@@ -43,17 +43,21 @@ static bool fits_machine(const fw_memory_plan *plan, const fw_memory_budget *b) 
     return !__builtin_mul_overflow(of_rank, (uint64_t)b->ranks, &needed) && needed <= b->available_bytes;
 }
 
-/* What a rank needs where it computes. */
-static size_t needed_at_work(const fw_memory_plan *plan, const fw_memory_budget *b) {
+size_t fw_memory_plan_needed(const fw_memory_plan *plan, const fw_memory_budget *b) {
     return b->on_gpu ? sum(plan->device_bytes, plan->shared_bytes) : plan->total_bytes;
 }
 
+uint64_t fw_memory_plan_limit(const fw_memory_budget *b) {
+    uint64_t own = b->on_gpu ? b->gpu_bytes : b->available_bytes / (uint64_t)b->ranks;
+    return b->device_bytes > 0 && b->device_bytes < own ? b->device_bytes : own;
+}
+
 static bool fits_device(const fw_memory_plan *plan, const fw_memory_budget *b) {
-    return b->device_bytes == 0 || needed_at_work(plan, b) <= b->device_bytes;
+    return b->device_bytes == 0 || fw_memory_plan_needed(plan, b) <= b->device_bytes;
 }
 
 static bool fits_gpu(const fw_memory_plan *plan, const fw_memory_budget *b) {
-    return !b->on_gpu || needed_at_work(plan, b) <= b->gpu_bytes;
+    return !b->on_gpu || fw_memory_plan_needed(plan, b) <= b->gpu_bytes;
 }
 
 bool fw_memory_plan_fits(const fw_memory_plan *plan, const fw_memory_budget *budget) {
@@ -77,7 +81,7 @@ fw_status fw_memory_plan_check(const fw_memory_plan *plan, const fw_memory_budge
         advice = own_limit ? "allow more, or use a smaller --per_device_train_batch_size or --max_length"
                            : "use fewer --num_processes, a smaller --per_device_train_batch_size or --max_length";
     char rank[FW_PLAN_SIZE_BYTES], part[FW_PLAN_SIZE_BYTES], limit[FW_PLAN_SIZE_BYTES], all[FW_PLAN_SIZE_BYTES];
-    fw_plan_size(rank, budget->on_gpu ? needed_at_work(plan, budget) : plan->total_bytes);
+    fw_plan_size(rank, budget->on_gpu ? fw_memory_plan_needed(plan, budget) : plan->total_bytes);
     fw_plan_size(part, plan->row[largest].bytes);
     if (own_limit)
         return fw_fail(FW_ERR_FIT, "a rank needs %s and --device_memory allows %s; the largest part is %s with %s: %s",

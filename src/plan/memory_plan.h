@@ -48,6 +48,9 @@ typedef struct fw_memory_budget {
     bool on_gpu;              /* device and shared memory are a GPU's, not the machine's: */
     uint64_t gpu_bytes;       /* what a rank's GPU has for it */
 } fw_memory_budget;
+/* What a rank needs where it computes, and what it may have there. */
+size_t fw_memory_plan_needed(const fw_memory_plan *plan, const fw_memory_budget *budget);
+uint64_t fw_memory_plan_limit(const fw_memory_budget *budget);
 bool fw_memory_plan_fits(const fw_memory_plan *plan, const fw_memory_budget *budget);
 /* Error: FW_ERR_FIT with both figures, the largest row and what would help; `advice` (may be NULL) is put in its place
  * when there is better. */

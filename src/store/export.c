@@ -5,6 +5,7 @@
 #include "store/staged_folder.h"
 #include "store/write_weights.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +35,22 @@ static bool is_weights_name(const char *name) {
     return n > 12 && strcmp(name + n - 12, ".safetensors") == 0;
 }
 
+/* Does this file of weights carry our mark? One that can be read and makes no sense is damaged: whose it is, other files
+ * must tell. One that cannot be read is an error, and nobody's. */
+static fw_status read_mark(bool *known, bool *marked, const char *path) {
+    fw_mapping mapping;
+    FW_TRY(fw_file_map(&mapping, path)); /* its reasons are the machine's */
+    fw_safetensors file;
+    fw_status status = fw_safetensors_parse(&file, mapping.data, mapping.bytes, path);
+    if (status == FW_OK) {
+        *known = fw_weights_are_ours(&file);
+        *marked = *marked || *known;
+        fw_safetensors_close(&file);
+    }
+    fw_file_unmap(&mapping);
+    return status == FW_ERR_INPUT ? FW_OK : status;
+}
+
 /* Only what an export writes is in the folder, and its weights carry our mark. */
 static fw_status check_ours(const char *dir) {
     char **names;
@@ -45,17 +62,7 @@ static fw_status check_ours(const char *dir) {
         char *path;
         FW_TRY_OR(fw_path_join(&path, dir, names[i]), done);
         bool known = is_known_name(names[i]) && fw_file_exists(path);
-        if (known && is_weights_name(names[i])) {
-            fw_safetensors file;
-            status = fw_safetensors_open(&file, path);
-            if (status == FW_OK) {
-                known = fw_weights_are_ours(&file);
-                marked = marked || known;
-                fw_safetensors_close(&file);
-            } else if (status == FW_ERR_INPUT) {
-                status = FW_OK; /* damaged: whose it is, other files must tell */
-            }
-        }
+        if (known && is_weights_name(names[i])) status = read_mark(&known, &marked, path);
         if (status == FW_OK && !known)
             status = fw_fail(FW_ERR_OPTION,
                              "%s exists and holds %s, which finewire did not write; choose another folder or remove it",
@@ -82,8 +89,13 @@ fw_status fw_export_holds_only_known(bool *only, const char *dir) {
         char *path, *tmp = strstr(names[i], ".tmp-");
         FW_TRY_OR(fw_path_join(&path, dir, names[i]), done);
         struct stat info;
-        known = lstat(path, &info) == 0 && S_ISREG(info.st_mode);
+        if (lstat(path, &info) == 0)
+            known = S_ISREG(info.st_mode);
+        else if (errno != ENOENT) /* it may have gone meanwhile */
+            status =
+                fw_fail(errno == ENOMEM ? FW_ERR_NOMEM : FW_ERR_IO, "cannot look at %s: %s", path, strerror(errno));
         fw_free(path);
+        FW_TRY_OR(status, done);
         if (tmp != NULL && tmp[5] != 0 && strspn(tmp + 5, "0123456789") == strlen(tmp + 5)) *tmp = 0;
         known = known && is_known_name(names[i]);
     }

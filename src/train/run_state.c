@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/trace.h"
 #include "store/export.h"
 #include "store/stale.h"
 
@@ -56,7 +57,9 @@ static fw_status claim_folder(fw_run_state *s, char **checkpoint) {
 
     fw_run_mode mode = strcmp(resume, "never") == 0 ? FW_RUN_FRESH : FW_RUN_RESUME;
     if (o->overwrite_output_dir) mode = FW_RUN_OVERWRITE;
-    FW_TRY_OR(fw_export_check_target(final, s->job->model_dir), done); /* before anything is written or removed */
+    /* Before anything is written or removed. The folder is there: the trace may be in it. */
+    FW_TRY_OR(fw_export_check_target(final, s->job->model_dir), done);
+    if (o->trace != NULL) FW_TRY_OR(fw_trace_file_check(o->trace), done);
     /* What fails from here on must not leave a folder that counts as a run. Overwriting makes room first. */
     if (mode == FW_RUN_RESUME && strcmp(resume, "auto") != 0) FW_TRY_OR(fw_checkpoint_verify(resume), done);
     if (mode != FW_RUN_OVERWRITE) FW_TRY_OR(check_space(s), done);

@@ -88,8 +88,15 @@ says '^strategy  ddp: the model fits on every rank$'
 says '^memory    [0-9.]+ MiB a rank, planned'
 needed=$(sed -nE 's/^memory +([0-9]+)\.[0-9] MiB a rank, planned.*/\1/p' "$folder/out")
 run 0 --num_processes 2 --device_memory "$((needed - 2))MiB"
-says '^strategy  zero[123]: ddp needs [0-9.]+ [GM]iB a rank, which does not fit; zero[123] needs [0-9.]+ [GM]iB$'
+says '^strategy  zero[123]: ddp needs [0-9.]+ [KMG]iB a rank, .*[0-9.]+ [KMG]iB allowed; zero[123] fits with [0-9.]+ [KMG]iB$'
 chosen=$(sed -nE 's/^strategy +(zero[123]):.*/\1/p' "$folder/out")
+
+# What has no effect is said, once: auto chose ddp, or one rank has nothing to share.
+run 0 --num_processes 2 --prefetch 2
+says 'warning: prefetch has no effect: the strategy is ddp'
+[ "$(grep -c 'prefetch has no effect' "$folder/out")" -eq 1 ] || { echo "$command: not one warning"; failed=1; }
+run 0 --num_processes 1 --strategy zero3
+says '^strategy  ddp: one rank has nothing to share, as zero3 would$'
 
 # What cannot be is refused before anything is taken, once, with what would do.
 run 4 --num_processes 2 --strategy ddp --device_memory "$((needed - 2))MiB"

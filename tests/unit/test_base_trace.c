@@ -14,6 +14,8 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "support/scratch.h"
 
@@ -227,6 +229,22 @@ static void test_off(void **state) {
     json_decref(file);
 }
 
+static fw_status whole_life(const char *path) {
+    fw_status status;
+    FW_TRY_OR(fw_trace_file_check(path), fail);
+    FW_TRY_OR(fw_trace_start(8), fail);
+    fw_trace_span(FW_TRACE_STEP, "step", 10, 20);
+    FW_TRY_OR(fw_trace_file_begin(path, 1), fail);
+    FW_TRY_OR(fw_trace_file_append(path, 0), fail);
+    FW_TRY_OR(fw_trace_file_end(path), fail);
+    fw_trace_stop();
+    return FW_OK;
+fail:
+    fw_trace_file_cancel(path);
+    fw_trace_stop();
+    return status;
+}
+
 static void test_bad_paths(void **state) {
     (void)state;
     assert_int_equal(fw_trace_file_begin(dir, 1), FW_ERR_OPTION);
@@ -240,27 +258,31 @@ static void test_bad_paths(void **state) {
     assert_int_equal(fw_trace_file_append(path, 0), FW_ERR_IO);
     assert_int_equal(fw_trace_file_end(path), FW_ERR_IO);
     fw_trace_file_cancel(path);
+    /* asked before: the same answers, and nothing is left behind */
+    assert_int_equal(fw_trace_file_check(dir), FW_ERR_OPTION);
+    assert_int_equal(fw_trace_file_check("/dev/null"), FW_ERR_OPTION);
+    assert_int_equal(fw_trace_file_check(nowhere), FW_ERR_IO);
+    assert_non_null(strstr(fw_trail_message(), "--trace"));
+    assert_int_equal(fw_trace_file_check(path), FW_OK);
+    assert_int_equal(fw_test_count_entries(dir), 0);
     /* an older trace stays until the new one is whole */
     fw_test_write(path, "old", 3);
     assert_int_equal(fw_trace_file_begin(path, 1), FW_OK);
     fw_trace_file_cancel(path);
     assert_int_equal(fw_test_file_bytes(path), 3);
     assert_int_equal(fw_test_count_entries(dir), 1);
-}
-
-static fw_status whole_life(const char *path) {
-    fw_status status;
-    FW_TRY_OR(fw_trace_start(8), fail);
-    fw_trace_span(FW_TRACE_STEP, "step", 10, 20);
-    FW_TRY_OR(fw_trace_file_begin(path, 1), fail);
-    FW_TRY_OR(fw_trace_file_append(path, 0), fail);
-    FW_TRY_OR(fw_trace_file_end(path), fail);
-    fw_trace_stop();
-    return FW_OK;
-fail:
-    fw_trace_file_cancel(path);
-    fw_trace_stop();
-    return status;
+    /* what a killed run left is replaced */
+    const char *left = fw_test_path(dir, "never_begun.json.unfinished");
+    fw_test_write(left, "half", 4);
+    assert_int_equal(fw_trace_file_check(path), FW_OK);
+    assert_int_equal(fw_test_file_bytes(left), 4);
+    assert_int_equal(whole_life(path), FW_OK);
+    json_decref(load(path));
+    assert_int_equal(fw_test_count_entries(dir), 1);
+    assert_int_equal(mkdir(left, 0777), 0);
+    assert_int_equal(fw_trace_file_check(path), FW_ERR_OPTION);
+    assert_int_equal(fw_trace_file_begin(path, 1), FW_ERR_OPTION);
+    assert_int_equal(rmdir(left), 0);
 }
 
 static void test_nth_failure(void **state) {
@@ -279,6 +301,8 @@ static void test_nth_failure(void **state) {
     for (uint64_t n = 1; n <= 3; n++) { /* head, part of the rank, tail */
         fw_file_fail_write_at(n);
         assert_int_equal(whole_life(path), FW_ERR_IO);
+        assert_non_null(strstr(fw_trail_message(), "--trace"));
+        assert_null(strstr(fw_trail_message(), "output_dir"));
         fw_file_fail_write_at(0);
         assert_int_equal(fw_test_count_entries(dir), 1);
     }

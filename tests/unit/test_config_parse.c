@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "config/options.h"
+#include "config/options_sharding.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -222,7 +223,13 @@ static void test_warnings(void **state) {
                  {"--eval_dataset|e|--eval_strategy|epoch", 0},
                  {"--max_steps|5", 0},
                  {"--strategy|zero2|--prefetch|2", 1},
-                 {"--strategy|zero2|--prefetch|0", 0},
+                 {"--strategy|zero2|--prefetch|0", 1},
+                 {"--strategy|zero3|--prefetch|1|--wrap|model", 1},
+                 {"--strategy|zero3|--wrap|model", 0},
+                 {"--sync_each_batch|true", 1},
+                 {"--sync_each_batch|false|--gradient_accumulation_steps|1", 1},
+                 {"--sync_each_batch|true|--gradient_accumulation_steps|2", 0},
+                 {"--sync_each_batch|auto", 0},
                  {"--strategy|zero3|--prefetch|2", 0},
                  {"--prefetch|2", 0},
                  {"--strategy|ddp|--backward_prefetch|backward_pre", 1},
@@ -234,6 +241,37 @@ static void test_warnings(void **state) {
         warning_n = 0;
         fw_log_set_sink(count_warning, NULL, FW_LOG_INFO);
         fw_options_warn(&o);
+        fw_log_set_sink(NULL, NULL, FW_LOG_INFO);
+        assert_int_equal(warning_n, cases[i].n);
+        fw_options_fini(&o);
+    }
+}
+
+/* What auto chose, or one rank made of it, is known later. */
+static void test_warnings_of_choice(void **state) {
+    (void)state;
+    static const struct {
+        const char *line;
+        fw_strategy chosen;
+        int n;
+    } cases[] = {{"--prefetch|2", FW_STRATEGY_DDP, 1},
+                 {"--prefetch|0", FW_STRATEGY_ZERO2, 1},
+                 {"--prefetch|0|--forward_prefetch|false", FW_STRATEGY_ZERO2, 1},
+                 {"--forward_prefetch|false", FW_STRATEGY_ZERO2, 0}, /* as files of FSDP have it */
+                 {"--forward_prefetch|true", FW_STRATEGY_ZERO2, 1},
+                 {"--prefetch|2", FW_STRATEGY_ZERO3, 0},
+                 {"--seed|2", FW_STRATEGY_DDP, 0},
+                 {"--prefetch|2|--wrap|model", FW_STRATEGY_DDP, 0}, /* that much was known before */
+                 {"--prefetch|2|--strategy|ddp", FW_STRATEGY_DDP, 0},
+                 {"--prefetch|2|--strategy|hsdp", FW_STRATEGY_DDP, 1},
+                 {"--prefetch|2|--strategy|hsdp", FW_STRATEGY_HSDP, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        fw_options o;
+        assert_int_equal(parse(&o, FW_COMMAND_TRAIN, cases[i].line), FW_OK);
+        assert_int_equal(fw_options_resolve_sharding(&o), FW_OK);
+        warning_n = 0;
+        fw_log_set_sink(count_warning, NULL, FW_LOG_INFO);
+        fw_options_warn_of_choice(&o, cases[i].chosen);
         fw_log_set_sink(NULL, NULL, FW_LOG_INFO);
         assert_int_equal(warning_n, cases[i].n);
         fw_options_fini(&o);
@@ -307,6 +345,7 @@ int main(void) {
         cmocka_unit_test(test_forms),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_warnings),
+        cmocka_unit_test(test_warnings_of_choice),
         cmocka_unit_test(test_what_follows_from_others),
         cmocka_unit_test(test_json),
         cmocka_unit_test(test_recipe_and_command_line),

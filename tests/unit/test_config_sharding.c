@@ -245,6 +245,11 @@ static void test_refusals(void **state) {
         {"backward_prefetch: BACKWARD", "",
          "r.yaml:1: backward_prefetch is BACKWARD; it must be auto, backward_pre, backward_post or no_prefetch; did "
          "you mean backward_pre?"},
+        {"fsdp_auto_wrap_policy: foo", "",
+         "r.yaml:1: fsdp_auto_wrap_policy is foo; it must be TRANSFORMER_BASED_WRAP, SIZE_BASED_WRAP or NO_WRAP"},
+        {"", "--auto_wrap_policy|no_warp",
+         "--auto_wrap_policy is no_warp; it must be TRANSFORMER_BASED_WRAP, SIZE_BASED_WRAP or NO_WRAP; did you mean "
+         "NO_WRAP?"},
         {"gradient_dtype: bf16\nbf16: false", "",
          "gradient_dtype is bf16, but bf16 is false, which computes all in fp32; leave out one of them"},
         {"fsdp_offload_params: true", "",

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include <stdio.h>
 #include <string.h>
 
 static const size_t gib = (size_t)1 << 30;
@@ -225,6 +226,17 @@ static void test_choice(void **state) {
         assert_int_equal(p.memory.total_bytes, need[s]);
         assert_int_equal(p.layout.options.sync_each, s >= FW_SHARD_ZERO2);
         if (s > 0) assert_non_null(strstr(p.strategy_reason, "ddp needs 7.8"));
+        for (int other = FW_SHARD_DDP; s > 0 && other <= s; other++) { /* all that were tried, with what they need */
+            char size[FW_PLAN_SIZE_BYTES], part[96];
+            fw_plan_size(size, need[other]);
+            snprintf(part, sizeof part,
+                     other == s   ? "; %s fits with %s"
+                     : other == 0 ? "%s needs %s a rank, "
+                                  : ", %s %s, ",
+                     fw_shard_strategy_name((fw_shard_strategy)other), size);
+            assert_non_null(strstr(p.strategy_reason, part));
+        }
+        if (s > 0) assert_non_null(strstr(p.strategy_reason, " allowed; "));
         if (s >= FW_SHARD_ZERO2) assert_non_null(strstr(p.sync_reason, "after every micro-batch, since"));
         fw_job_plan_fini(&p);
     }
@@ -242,6 +254,40 @@ static void test_choice(void **state) {
     budget.device_bytes = (uint64_t)1 << 20;                                          /* nothing helps */
     assert_int_equal(fw_job_plan_make(&p, &in, &budget), FW_ERR_FIT);
     assert_non_null(strstr(fw_trail_message(), "allow more, or use a smaller"));
+    fw_model_fini(&m);
+}
+
+/* On one rank there is nothing to share; with one micro-batch nothing to hold. */
+static void test_no_choice(void **state) {
+    (void)state;
+    fw_model m;
+    assert_int_equal(fw_model_init(&m, &half_billion, FW_BF16), FW_OK);
+    fw_memory_budget all = {.ranks = 1, .available_bytes = UINT64_MAX};
+    fw_job_plan p;
+    size_t ddp_bytes = 0;
+    for (int s = FW_SHARD_DDP; s < FW_SHARD_STRATEGY_N; s++) {
+        fw_plan_input in =
+            input_of(&m, 1, (fw_shard_options){.strategy = (fw_shard_strategy)s, .prefetch = 1, .group_n = 1});
+        assert_int_equal(fw_job_plan_make(&p, &in, &all), FW_OK);
+        assert_int_equal(p.layout.options.strategy, FW_SHARD_DDP);
+        if (s == FW_SHARD_DDP) ddp_bytes = p.memory.total_bytes;
+        assert_int_equal(p.memory.total_bytes, ddp_bytes);
+        assert_true((strstr(p.strategy_reason, "one rank has nothing to share") != NULL) == (s != FW_SHARD_DDP));
+        fw_job_plan_fini(&p);
+    }
+    for (int s = FW_SHARD_DDP; s <= FW_SHARD_ZERO3; s++)
+        for (int each = 0; each < 2; each++) {
+            fw_plan_input in = input_of(
+                &m, 2, (fw_shard_options){.strategy = (fw_shard_strategy)s, .sync_each = each != 0, .prefetch = 1});
+            in.micro_n = 1;
+            assert_int_equal(fw_job_plan_make(&p, &in, &all), FW_OK);
+            assert_int_equal(p.layout.options.sync_each, s >= FW_SHARD_ZERO2);
+            fw_job_plan_fini(&p);
+            in.micro_n = 2;
+            assert_int_equal(fw_job_plan_make(&p, &in, &all), FW_OK);
+            assert_int_equal(p.layout.options.sync_each, each);
+            fw_job_plan_fini(&p);
+        }
     fw_model_fini(&m);
 }
 
@@ -273,6 +319,6 @@ int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_arena),         cmocka_unit_test(test_rows),
                                        cmocka_unit_test(test_fit),           cmocka_unit_test(test_bytes_a_parameter),
                                        cmocka_unit_test(test_seven_billion), cmocka_unit_test(test_choice),
-                                       cmocka_unit_test(test_groups)};
+                                       cmocka_unit_test(test_no_choice),     cmocka_unit_test(test_groups)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

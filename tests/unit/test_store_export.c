@@ -15,6 +15,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 static char root[FW_TEST_PATH_BYTES];
@@ -238,10 +239,54 @@ static void test_faults(void **state) {
     fw_test_scratch_remove(own);
 }
 
+/* A folder of ours that cannot be looked into, for want of memory or of room for another open file, is not called
+ * somebody else's. */
+static void test_machine_at_its_limits(void **state) {
+    (void)state;
+    fw_test_memory_model m;
+    const char *source = make_source(&m, "llama_tied"), *out = fw_test_path(root, "limits");
+    must(export(out, source, &m, FW_BF16, 0));
+    fw_alloc_fail_at(UINT64_MAX); /* counts */
+    must(fw_export_check_target(out, source));
+    uint64_t allocation_n = fw_alloc_count();
+    assert_true(allocation_n > 4);
+    for (uint64_t n = 1; n <= allocation_n; n++) {
+        fw_alloc_fail_at(n);
+        assert_int_equal(fw_export_check_target(out, source), FW_ERR_NOMEM);
+        fw_alloc_fail_at(0);
+    }
+    struct rlimit was, less;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
+    less = was;
+    less.rlim_cur = 0;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &less), 0);
+    fw_status status = fw_export_check_target(out, source);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
+    expect_message(status, FW_ERR_IO, "Too many open files");
+
+    /* weights larger than the addresses that are left */
+    assert_int_equal(truncate(fw_test_path(out, "model.safetensors"), (off_t)1 << 30), 0);
+    unsigned long used_n = 0;
+    FILE *statm = fopen("/proc/self/statm", "r");
+    assert_non_null(statm);
+    assert_int_equal(fscanf(statm, "%lu", &used_n), 1);
+    fclose(statm);
+    assert_int_equal(getrlimit(RLIMIT_AS, &was), 0);
+    less = was;
+    less.rlim_cur = used_n * (unsigned long)sysconf(_SC_PAGESIZE) + (64 << 20);
+    assert_int_equal(setrlimit(RLIMIT_AS, &less), 0);
+    status = fw_export_check_target(out, source);
+    assert_int_equal(setrlimit(RLIMIT_AS, &was), 0);
+    expect_message(status, FW_ERR_NOMEM, "cannot map ");
+    must(fw_dir_remove(out));
+    fw_test_memory_model_fini(&m);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_family), cmocka_unit_test(test_shards), cmocka_unit_test(test_targets),
-        cmocka_unit_test(test_no_space),     cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_every_family), cmocka_unit_test(test_shards),
+        cmocka_unit_test(test_targets),      cmocka_unit_test(test_no_space),
+        cmocka_unit_test(test_faults),       cmocka_unit_test(test_machine_at_its_limits),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -17,6 +17,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { WORLD = 5 };
 
@@ -193,9 +194,18 @@ static void test_run(void **state) {
     json_decref(file);
     assert_false(fw_file_exists(fw_test_path(dir, "trace.json.unfinished")));
 
+    /* A path that cannot be is found before the run that is there is removed. */
+    const char *kept = fw_test_path(dir, "out/step-00000001");
+    assert_int_equal(mkdir(kept, 0777), 0);
     assert_int_equal(train(fw_test_path(dir, "out")), 2); /* a folder */
     assert_int_equal(train(fw_test_path(dir, "nowhere/trace.json")), 6);
-    assert_int_equal(train(path), 0); /* an older trace is replaced */
+    assert_true(fw_dir_exists(kept));
+    assert_int_equal(train(fw_test_path(dir, "out/trace.json")), 0);
+    assert_true(fw_file_exists(fw_test_path(dir, "out/trace.json")));
+    assert_false(fw_dir_exists(kept));
+    assert_int_equal(fw_dir_remove(fw_test_path(dir, "out")), FW_OK);
+    assert_int_equal(train(fw_test_path(dir, "out/trace.json")), 0); /* in a folder that is made for it */
+    assert_int_equal(train(path), 0);                                /* an older trace is replaced */
 }
 
 int main(void) {
