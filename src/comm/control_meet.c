@@ -40,6 +40,13 @@ static void find_trouble(meeting *m, const fw_hello *hello) {
                  hello->rank, hello->pid, hello->host_name, m->own.world);
 }
 
+/* Our launcher says that a rank has ended. One that has come says so itself by its connection. */
+static void note_gone(meeting *m, int32_t r) {
+    if (r < 1 || r >= m->own.world || m->control->peer[r].fd >= 0 || m->trouble[0] != 0) return;
+    *m->control->blame = (fw_control_blame){.rank = r};
+    snprintf(m->trouble, sizeof m->trouble, "rank %d ended before the ranks had met", r);
+}
+
 static void greet(void *context, int fd, const fw_hello *hello) {
     meeting *m = context;
     if (!same_secret(hello, &m->own)) {
@@ -50,9 +57,16 @@ static void greet(void *context, int fd, const fw_hello *hello) {
         m->wrong_secret_n++;
         return;
     }
+    if (hello->rank < 0) {
+        close(fd);
+        note_gone(m, fw_hello_gone(hello->rank));
+        return;
+    }
     if (m->trouble[0] == 0) find_trouble(m, hello);
     if (m->trouble[0] != 0) {
-        fw_frame_send(fd, FW_FRAME_REJECT, 0, FW_ERR_RANK, 1, m->trouble, strlen(m->trouble));
+        /* another rank's end is not this one's fault, which it would report as its own */
+        fw_frame_kind kind = m->control->blame->rank >= 0 ? FW_FRAME_ABORT : FW_FRAME_REJECT;
+        fw_frame_send(fd, kind, 0, FW_ERR_RANK, 1, m->trouble, strlen(m->trouble));
         close(fd);
         return;
     }

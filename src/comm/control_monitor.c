@@ -79,6 +79,10 @@ static void look_at_peer(fw_control *control, int r, uint64_t now_ns, uint64_t s
 static void greet_late(void *context, int fd, const fw_hello *hello) {
     fw_control *control = context;
     char text[256];
+    if (hello->rank < 0) { /* our launcher: we know already */
+        close(fd);
+        return;
+    }
     int same = strncmp(hello->secret, control->options.secret, sizeof hello->secret) == 0;
     if (same)
         snprintf(text, sizeof text, "rank %d is there twice (all %d ranks have come); give every rank its own RANK",

@@ -8,7 +8,8 @@
 typedef struct fw_hello {
     char magic[8]; /* FW_HELLO_MAGIC */
     uint32_t protocol;
-    int32_t world, rank;
+    int32_t world;
+    int32_t rank; /* below 0: no rank, but our launcher, see fw_hello_gone */
     int32_t pid;
     char version[16];
     char secret[FW_COMM_SECRET_BYTES];
@@ -62,6 +63,9 @@ fw_read_result fw_frame_read(int fd, fw_frame_reader *reader);
 /* Never blocks. A connection whose buffer is full is shut down, since half a frame would be worse. Returns 1 if all
  * went out. */
 int fw_frame_send(int fd, fw_frame_kind kind, int rank, fw_status status, int told, const void *payload, size_t bytes);
+
+/* What the launcher says as its rank: rank r has ended; it never comes, or its connection says the same. */
+static inline int32_t fw_hello_gone(int32_t r) { return -1 - r; } /* its own inverse */
 
 void fw_hello_fill(fw_hello *hello, const fw_comm_options *options);
 

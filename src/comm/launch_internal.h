@@ -1,4 +1,5 @@
-/* The launcher's two halves: starting one rank (launch_start.c), looking after all (launcher.c). */
+/* The launcher's parts: starting one rank (launch_start.c), looking after all (launcher.c), telling those that wait for
+ * a rank that it has ended (launch_announce.c). */
 #ifndef FW_COMM_LAUNCH_INTERNAL_H
 #define FW_COMM_LAUNCH_INTERNAL_H
 
@@ -22,9 +23,11 @@ typedef struct fw_launch_job {
     int handed_signal; /* 0: none yet */
     uint64_t handed_ns;
     uint64_t grace_end_ns; /* 0: no rank has failed */
-    int failed_rank;       /* the first that failed */
+    int failed_rank;       /* the first that did not end well */
     int own_code;          /* exit code for the first failure that a rank had a reason of its own for, 130 aside; -1 */
     int any_stopped;       /* a rank stopped in order (130) */
+    int any_cut;           /* a rank was ended by the signal handed on */
+    int hurried;           /* a second signal came */
     int any_followed;      /* a rank ended with 5: the reason is another rank's */
 } fw_launch_job;
 
@@ -33,5 +36,7 @@ fw_status fw_launch_prepare(fw_launch_job *job);
 void fw_launch_release(fw_launch_job *job);
 /* Fork and exec one rank; returns when the program runs. Errors: FW_ERR_OPTION when argv[0] cannot be started. */
 fw_status fw_launch_start_rank(fw_launch_job *job, int rank);
+/* Tell rank 0, if it still waits for the others, that this rank will not come. Never blocks. */
+void fw_launch_announce_end(const fw_launch_job *job, int rank);
 
 #endif

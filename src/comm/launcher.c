@@ -2,7 +2,6 @@
 #include "comm/launcher.h"
 
 #include "base/host.h"
-#include "base/plural.h"
 #include "comm/launch_internal.h"
 
 #include <errno.h>
@@ -14,6 +13,9 @@
 
 /* One press of Ctrl-C may arrive twice, by way of a wrapper that signals us and our group: that is no second wish. */
 static const uint64_t bounce_ns = 200 * 1000 * 1000;
+/* After a failure, all included, a job is gone within 10 s. */
+static const double grace_default_s = 5, grace_cut_s = 1;
+enum { BY_A_SIGNAL = -1 };
 
 static void tell(const fw_launch_job *job, fw_launch_event event, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -61,6 +63,19 @@ static void signal_ranks(fw_launch_job *job, int number) {
 /* Codes that the ranks of finewire explain themselves. */
 static int speaks_for_itself(int code) { return code <= 6 || code == 70 || code == 130; }
 
+static double grace_s(const fw_launch_job *job) {
+    return job->options->grace_s > 0 ? job->options->grace_s : grace_default_s;
+}
+
+/* `rank` did not end well: the others have to. */
+static void start_grace(fw_launch_job *job, int rank, double seconds) {
+    uint64_t end_ns = fw_host_now_ns() + (uint64_t)(seconds * 1e9);
+    fw_launch_announce_end(job, rank);
+    if (job->grace_end_ns == 0) job->failed_rank = rank;
+    if (job->grace_end_ns == 0 || end_ns < job->grace_end_ns) job->grace_end_ns = end_ns;
+}
+
+/* code: what it returned, or BY_A_SIGNAL. */
 static void note_failure(fw_launch_job *job, int rank, int code) {
     if (code == 5) {
         job->any_followed = 1;
@@ -70,10 +85,14 @@ static void note_failure(fw_launch_job *job, int rank, int code) {
         job->own_code = code == 2 || code == 3 || code == 4 || code == 6 ? code : 5;
     }
     /* An orderly stop is no reason to hurry the others: they may be saving. */
-    if (code == 130 || job->grace_end_ns != 0) return;
-    double grace_s = job->options->grace_s > 0 ? job->options->grace_s : 10;
-    job->failed_rank = rank;
-    job->grace_end_ns = fw_host_now_ns() + (uint64_t)(grace_s * 1e9);
+    if (code != 130 && job->grace_end_ns == 0) start_grace(job, rank, grace_s(job));
+}
+
+/* The signal handed on found this rank without a handler, most likely before it had met the others. They cannot go on
+ * without it, and those that wait for it would do so for a minute. */
+static void note_cut(fw_launch_job *job, int rank) {
+    job->any_cut = 1;
+    start_grace(job, rank, grace_s(job) < grace_cut_s ? grace_s(job) : grace_cut_s);
 }
 
 static void note_end(fw_launch_job *job, int r, int state) {
@@ -84,7 +103,8 @@ static void note_end(fw_launch_job *job, int r, int state) {
         event.exit_code = 128 + event.signal;
         int handed = job->handed_signal != 0 && event.signal == job->handed_signal;
         event.expected = by_us || handed;
-        if (!by_us) note_failure(job, r, handed ? 130 : event.exit_code);
+        if (!by_us && handed) note_cut(job, r);
+        if (!by_us && !handed) note_failure(job, r, BY_A_SIGNAL);
         if (event.expected)
             tell(job, event, "%s", "");
         else
@@ -122,28 +142,50 @@ static void take_signal(fw_launch_job *job, int number) {
         job->handed_ns = now_ns;
         signal_ranks(job, number);
         tell(job, (fw_launch_event){.kind = FW_LAUNCH_SIGNAL, .rank = -1, .signal = number},
-             "%s: the ranks save and stop; once more stops them at once", name_of_signal(number));
+             "%s: the ranks save what they have trained and stop; once more stops them at once",
+             name_of_signal(number));
     } else if (number != SIGHUP && now_ns - job->handed_ns > bounce_ns) { /* a closing terminal may say it twice */
         signal_ranks(job, SIGKILL);
+        job->hurried = 1;
         tell(job, (fw_launch_event){.kind = FW_LAUNCH_KILLED, .rank = -1, .signal = number},
              "a second signal (%s): the ranks were killed before they had saved", name_of_signal(number));
     }
 }
 
+/* Signals before ends: a rank that ended by a signal that has come to us too is a rank that was stopped. */
+static void take_signals(fw_launch_job *job, const sigset_t *signals, const struct timespec *wait) {
+    const struct timespec no_wait = {0};
+    for (int number; (number = sigtimedwait(signals, NULL, wait)) > 0; wait = &no_wait)
+        if (number != SIGCHLD) take_signal(job, number);
+}
+
+/* The grace period is over. */
+static void kill_rest(fw_launch_job *job) {
+    fw_launch_event event = {.kind = FW_LAUNCH_KILLED, .rank = -1};
+    if (job->any_cut) { /* the line about the signal has said it */
+        tell(job, event, "%s", "");
+    } else {
+        char who[32];
+        snprintf(who, sizeof who, "%d ranks", job->alive_n);
+        for (int r = 0; r < job->options->process_n && job->alive_n == 1; r++)
+            if (job->rank[r].pid != 0) snprintf(who, sizeof who, "rank %d", r);
+        tell(job, event, "%s did not stop within %.3g s after rank %d had ended: killed", who, grace_s(job),
+             job->failed_rank);
+    }
+    signal_ranks(job, SIGKILL);
+}
+
 static void supervise(fw_launch_job *job, const sigset_t *signals) {
     const struct timespec look = {.tv_nsec = 100 * 1000 * 1000};
     int killed = 0;
+    take_signals(job, signals, &(struct timespec){0});
     for (reap(job); job->alive_n > 0; reap(job)) {
-        int number = sigtimedwait(signals, NULL, &look);
-        if (number > 0 && number != SIGCHLD) take_signal(job, number);
+        take_signals(job, signals, &look);
         if (killed || job->grace_end_ns == 0 || fw_host_now_ns() < job->grace_end_ns) continue;
         reap(job);
         if (job->alive_n == 0) return;
         killed = 1;
-        tell(job, (fw_launch_event){.kind = FW_LAUNCH_KILLED, .rank = -1},
-             "%d rank%s did not stop within %.0f s after rank %d failed: killed", job->alive_n, fw_plural(job->alive_n),
-             job->options->grace_s > 0 ? job->options->grace_s : 10, job->failed_rank);
-        signal_ranks(job, SIGKILL);
+        kill_rest(job);
     }
 }
 
@@ -200,8 +242,14 @@ fw_status fw_launch(const fw_launch_options *options, char *const argv[], int *e
     if (status != FW_OK) return fw_trail_push(status, __FILE__, __func__, __LINE__);
     int was_killed = 0;
     for (int r = 0; r < options->process_n; r++) was_killed |= job.rank[r].killed;
-    /* 130 says that all is saved: only when nothing else happened. */
-    *exit_code = job.own_code >= 0 ? job.own_code : job.any_followed || was_killed ? 5 : job.any_stopped ? 130 : 0;
+    /* 130 says that what there was to save is saved. Ranks that end because one was cut off had nothing yet. */
+    int followed = job.any_followed || was_killed;
+    if (job.own_code >= 0)
+        *exit_code = job.own_code;
+    else if (job.any_cut && !job.hurried)
+        *exit_code = 130;
+    else
+        *exit_code = followed ? 5 : job.any_cut || job.any_stopped ? 130 : 0;
     return FW_OK;
 }
 

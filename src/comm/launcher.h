@@ -6,7 +6,9 @@
  *
  * Signals: each rank leads a process group of its own, so Ctrl-C on a terminal reaches the launcher only. SIGINT,
  * SIGTERM and SIGHUP (unless ignored at the start) are handed to every rank exactly once; a second one kills at once.
- * When one rank fails, the others get grace_s to stop by themselves (the control plane tells them), then SIGKILL.
+ * When one rank fails, the others get grace_s to stop by themselves (the control plane tells them; the launcher
+ * tells rank 0 while it waits for others), then SIGKILL.
+ * When a signal handed on ends a rank that does not handle it yet, the others get 1 s: they cannot go on without it.
  * Ranks are killed by the kernel when the launcher itself is (PR_SET_PDEATHSIG).
  *
  * Nothing is printed here: events go to a callback. */
@@ -19,7 +21,7 @@ typedef enum fw_launch_event_kind {
     FW_LAUNCH_STARTED, /* rank, pid */
     FW_LAUNCH_EXITED,  /* rank, pid, exit_code, signal, message */
     FW_LAUNCH_SIGNAL,  /* signal was handed to all ranks; message says what a second one does */
-    FW_LAUNCH_KILLED,  /* ranks that had not stopped were killed; message says why */
+    FW_LAUNCH_KILLED,  /* ranks that had not stopped were killed; message says why, "" after a signal */
 } fw_launch_event_kind;
 
 typedef struct fw_launch_event {
@@ -34,15 +36,16 @@ typedef struct fw_launch_event {
 
 typedef struct fw_launch_options {
     int process_n;
-    double grace_s;                                                /* after the first failure; 0: 10 */
+    double grace_s;                                                /* after the first failure; 0: 5 */
     void (*on_event)(void *context, const fw_launch_event *event); /* may be NULL */
     void *context;
 } fw_launch_options;
 
 /* Run process_n ranks of argv (argv[0] is looked up in PATH; NULL-terminated); returns when none is left.
  * *exit_code of the job: 0 if all returned 0. Else that of the first rank that failed for a reason of its own (any
- * code but 5 and 130): 2, 3, 4 and 6 are passed on, everything else is 5. Else 5 if a rank returned 5 or had to be
- * killed by the launcher. Else 130: a rank returned it, or was ended by a signal that was handed on.
+ * code but 5 and 130): 2, 3, 4 and 6 are passed on, everything else is 5. Else 130 if the signal handed on ended a
+ * rank, and no second one came. Else 5 if a rank returned 5 or had to be killed by the launcher. Else 130: a rank
+ * returned it.
  * Call it from the main thread, before other threads are started.
  * Errors: FW_ERR_OPTION (process_n, or argv cannot be started, by name), FW_ERR_IO, FW_ERR_NOMEM; no rank is left. */
 fw_status fw_launch(const fw_launch_options *options, char *const argv[], int *exit_code);

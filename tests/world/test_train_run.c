@@ -164,6 +164,40 @@ static void test_killed_rank(void **state) {
     fw_test_command_fini(&c);
 }
 
+/* Stopped, or a rank killed, at some moment of the start: all are gone soon, and one line says why. */
+static void test_early_ends(void **state) {
+    (void)state;
+    signal(SIGINT, SIG_DFL); /* a shell ignores it for what runs in the background */
+    for (int k = 0; k < 12; k++) {
+        const int kills = k % 2, r = k / 2 % 4;
+        fw_test_run_args a;
+        fw_test_command c;
+        pid_t victim = 0;
+        fw_test_run_make_args(&a, "early", "--num_processes 4 --max_steps 100000 --save_strategy no");
+        assert_int_equal(fw_test_command_start(&c, a.argv, NULL), 0);
+        for (int i = 0; i < 20000 && (victim = fw_test_run_rank(c.pid, r)) == 0; i++) usleep(500);
+        assert_true(victim > 0);
+        usleep((useconds_t)(k * k * 300));
+        uint64_t start_ns = fw_host_now_ns();
+        if (kills)
+            kill(victim, SIGKILL);
+        else
+            kill(c.pid, k % 4 == 0 ? SIGINT : SIGTERM);
+        assert_int_equal(fw_test_command_finish(&c, 60), kills ? 5 : 130);
+        assert_true(fw_host_now_ns() - start_ns < 30000000000u);
+        const char *error = strstr(fw_strbuf_text(&c.err), "error");
+        if (kills) {
+            char name[16];
+            snprintf(name, sizeof name, "rank %d", r);
+            assert_non_null(error);
+            assert_non_null(strstr(error, name));
+            error = strstr(error + 1, "error");
+        }
+        if (error != NULL) fail_msg("one error too many: %s", fw_strbuf_text(&c.err));
+        fw_test_command_fini(&c);
+    }
+}
+
 /* What cannot work is said in one line, with the exit code of its kind. */
 static void test_errors(void **state) {
     (void)state;
@@ -199,7 +233,7 @@ int main(void) {
         cmocka_unit_test(test_world_sizes),    cmocka_unit_test(test_recompute_and_chunks),
         cmocka_unit_test(test_checkpoints),    cmocka_unit_test(test_interrupt_and_resume),
         cmocka_unit_test(test_foreign_folder), cmocka_unit_test(test_killed_rank),
-        cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_errors),         cmocka_unit_test(test_early_ends),
     };
     return cmocka_run_group_tests(tests, fw_test_run_setup, fw_test_run_teardown);
 }

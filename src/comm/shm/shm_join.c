@@ -135,6 +135,15 @@ static fw_status serve_all(fw_comm *c, int counter_fd, int memory_fd, uint64_t d
     return FW_OK;
 }
 
+/* Rank 0 does not serve (any more). When it has failed, or another rank has, the control plane is about to say so: that
+ * is the reason, and what became of the socket its consequence. FW_OK: nothing was heard. */
+static fw_status hear_why(fw_comm *c) {
+    const uint64_t until_ns = fw_host_now_ns() + 2000000000ull;
+    while (!fw_failure_is_set(&c->job->failure) && fw_host_now_ns() < until_ns)
+        nanosleep(&(struct timespec){.tv_nsec = 5 * 1000 * 1000}, NULL);
+    return fw_failure_is_set(&c->job->failure) ? fw_comm_report_failure(c) : FW_OK;
+}
+
 static fw_status fetch_memory(fw_comm *c, fw_shm_host *s, const char *name, uint64_t deadline_ns) {
     request mine = {.rank = c->options.rank};
     memcpy(mine.secret, c->options.secret, sizeof mine.secret);
@@ -144,12 +153,13 @@ static fw_status fetch_memory(fw_comm *c, fw_shm_host *s, const char *name, uint
     fw_status status = FW_OK;
     if (connect(fd, (struct sockaddr *)&address, fill_address(&address, name)) != 0 ||
         send(fd, &mine, sizeof mine, MSG_NOSIGNAL) != (ssize_t)sizeof mine) {
-        status = fw_fail(FW_ERR_RANK,
-                         "rank %d cannot reach rank 0's Unix socket (%s); run all ranks in one network namespace "
-                         "(container)",
-                         c->options.rank, strerror(errno));
+        int reason = errno;
         close(fd);
-        return status;
+        FW_TRY(hear_why(c));
+        return fw_fail(FW_ERR_RANK,
+                       "rank %d cannot reach rank 0's Unix socket (%s); run all ranks in one network namespace "
+                       "(container)",
+                       c->options.rank, strerror(reason));
     }
     char byte;
     union {
@@ -174,7 +184,7 @@ static fw_status fetch_memory(fw_comm *c, fw_shm_host *s, const char *name, uint
         if (head != NULL && head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS &&
             head->cmsg_len == CMSG_LEN(sizeof(int)))
             memcpy(&s->memory_fd, CMSG_DATA(head), sizeof s->memory_fd);
-        else
+        else if ((status = hear_why(c)) == FW_OK)
             status =
                 fw_fail(FW_ERR_RANK, "rank 0 did not hand over the shared memory: it runs as another user, or died");
     }
