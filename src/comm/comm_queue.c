@@ -55,13 +55,13 @@ static fw_status run_one(const fw_comm_op *op) {
     if (op->injected) {
         char title[FW_COMM_TITLE_BYTES];
         return fw_fail(FW_ERR_IO, "%s failed (injected by a test)",
-                       fw_comm_title(title, c, kind, op->label, op->number));
+                       fw_comm_title(title, c, kind, fw_comm_op_label(op), op->number));
     }
     uint64_t start_ns = fw_host_now_ns();
     fw_status status = c->transport->run(c, op);
     uint64_t end_ns = fw_host_now_ns();
     atomic_fetch_add_explicit(&c->busy_ns, end_ns - start_ns, memory_order_relaxed);
-    if (fw_trace_on()) trace(FW_TRACE_COMM, kind, op->label, start_ns, end_ns);
+    if (fw_trace_on()) trace(FW_TRACE_COMM, kind, fw_comm_op_label(op), start_ns, end_ns);
     if (status == FW_OK) count(c, op);
     return status;
 }
@@ -189,7 +189,7 @@ static fw_status start(fw_comm *c, fw_comm_op op, fw_comm_request *request) {
     fw_progress *p = &job->progress;
     uint64_t ticket = atomic_load(&p->started_n) + 1;
     op.comm = c;
-    op.label = request->label;
+    if (request->label != NULL) snprintf(op.label, sizeof op.label, "%s", request->label);
     op.number = ++c->started_n;
     op.injected = atomic_fetch_add(&fail_counter, 1) + 1 == atomic_load(&fail_at);
     request->ticket = c->last_ticket = ticket;

@@ -5,6 +5,8 @@
 
 #include "comm/comm.h"
 
+enum { FW_COMM_LABEL_BYTES = 40 };
+
 typedef enum fw_comm_kind {
     FW_COMM_ALL_REDUCE,
     FW_COMM_REDUCE_SCATTER,
@@ -15,8 +17,8 @@ typedef enum fw_comm_kind {
 
 /* One collective. `number` counts from 1 in its group and is the same on every rank. */
 typedef struct fw_comm_op {
-    fw_comm *comm; /* the group */
-    const char *label;
+    fw_comm *comm;                   /* the group */
+    char label[FW_COMM_LABEL_BYTES]; /* a copy: the caller's may be gone when the job fails; "": none */
     fw_comm_kind kind;
     fw_dtype dtype;  /* broadcast: FW_U8 */
     int root;        /* broadcast; else 0 */
@@ -51,6 +53,8 @@ typedef struct fw_transport {
 } fw_transport;
 
 const char *fw_comm_kind_name(fw_comm_kind kind);
+/* NULL when it has none. */
+static inline const char *fw_comm_op_label(const fw_comm_op *op) { return op->label[0] ? op->label : NULL; }
 
 /* World 1. */
 fw_status fw_comm_open_self(fw_comm *c);

@@ -122,6 +122,13 @@ fail:
 
 void fw_shard_destroy(fw_shard *s) {
     if (s == NULL) return;
+    /* What is on its way works on memory that is about to go. A job that has failed ends these waits at once. */
+    for (int32_t b = 0; s->state != NULL && b < s->layout.bucket_n; b++) {
+        fw_bucket_state *state = &s->state[b];
+        (void)fw_flight_wait(s->group, &state->weights);
+        (void)fw_flight_wait(s->group, &state->scatter);
+        (void)fw_flight_wait(s->replicas, &state->across);
+    }
     if (s->group != s->comm) fw_comm_destroy(s->group);
     if (s->replicas != s->comm) fw_comm_destroy(s->replicas);
     for (int i = 0; i < 2; i++) fw_shard_schedule_fini(&s->schedule[i]);

@@ -60,7 +60,7 @@ static fw_status broadcast_on_host(fw_comm *c, const fw_comm_op *op) {
 static void note(fw_comm *c, const fw_comm_op *op, uint64_t ticket, int is_issue) {
     fw_nccl *n = fw_nccl_of(c);
     char title[FW_COMM_TITLE_BYTES];
-    fw_comm_title(title, c, fw_comm_kind_name(op->kind), op->label, op->number);
+    fw_comm_title(title, c, fw_comm_kind_name(op->kind), fw_comm_op_label(op), op->number);
     fw_nccl_progress *own = fw_nccl_progress_of(n, c->job->all->options.rank);
     memcpy(own->title, title, sizeof title);
     atomic_store(&own->started_n, ticket);
@@ -109,7 +109,7 @@ static fw_status run(fw_comm *c, const fw_comm_op *op) {
     fw_status status = hand_over(c, op, ticket);
     if (status == FW_OK) return FW_OK;
     char title[FW_COMM_TITLE_BYTES];
-    fw_comm_title(title, c, fw_comm_kind_name(op->kind), op->label, op->number);
+    fw_comm_title(title, c, fw_comm_kind_name(op->kind), fw_comm_op_label(op), op->number);
     if (fw_failure_is_set(&c->job->failure)) return fw_comm_report_failure(c);
     return fw_fail_context(status, "rank %d, %s: ", c->job->all->options.rank, title);
 }

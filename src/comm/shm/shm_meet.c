@@ -61,7 +61,7 @@ fw_status fw_shm_meet(fw_comm *c, const fw_comm_op *op, fw_shm_meeting *out) {
     mine->n = op->n;
     mine->buffer = locate(c, op->buffer, bytes);
     mine->part = op->part != NULL ? locate(c, op->part, bytes / (size_t)c->options.world) : mine->buffer;
-    put_label(mine, op->label);
+    put_label(mine, fw_comm_op_label(op));
     FW_TRY(fw_shm_data_barrier(c, op));
     const fw_shm_descriptor *zero = descriptor_of(c, 0, op->number);
     out->buffers_shared = out->parts_shared = 1;
@@ -79,5 +79,6 @@ fw_status fw_shm_meet(fw_comm *c, const fw_comm_op *op, fw_shm_meeting *out) {
 }
 
 fw_status fw_shm_data_barrier(fw_comm *c, const fw_comm_op *op) {
-    return fw_shm_barrier(c, FW_SHM_DATA, &(fw_shm_call){fw_comm_kind_name(op->kind), op->label, op->number});
+    return fw_shm_barrier(c, FW_SHM_DATA,
+                          &(fw_shm_call){fw_comm_kind_name(op->kind), fw_comm_op_label(op), op->number});
 }
