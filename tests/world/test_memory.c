@@ -5,6 +5,7 @@
 #include "base/host.h"
 #include "plan/memory_plan.h"
 #include "support/run_lab.h"
+#include "support/sanitized.h"
 #include "support/tiny_model.h"
 #include "support/tiny_tokenizer.h"
 #include "support/train_main.h"
@@ -19,18 +20,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#if defined(__SANITIZE_ADDRESS__)
-static const bool is_sanitized = true;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-static const bool is_sanitized = true;
-#else
-static const bool is_sanitized = false;
-#endif
-#else
-static const bool is_sanitized = false;
-#endif
 
 static const double mib = 1048576;
 
@@ -95,7 +84,7 @@ static double planned_mib(const fw_test_command *c) {
  * arena and scratch are taken to the byte. */
 static void test_plan_and_peak(void **state) {
     (void)state;
-    if (is_sanitized) skip(); /* the sanitizer's own memory is most of what would be measured */
+    if (FW_TEST_SANITIZED) skip();
     static const struct {
         int world;
         const char *strategy;
@@ -145,7 +134,7 @@ static reading read_log(const char *log) {
  * tokenizer, tables and threads. Nor had any rank more than its share at a moment in between. */
 static void test_loading(void **state) {
     (void)state;
-    if (is_sanitized) skip(); /* the sanitizer's own memory is most of what would be measured */
+    if (FW_TEST_SANITIZED) skip();
     static const int worlds[] = {4, 8};
     const double weights = 4.0 * FW_TEST_BIG_MODEL_N;
     for (int i = 0; i < 2; i++) {
@@ -206,7 +195,7 @@ static void test_longest_last(void **state) {
 /* D42: what an evaluation holds does not grow with the number of conversations; their logits would be more than 20 MiB. */
 static void test_evaluation(void **state) {
     (void)state;
-    if (is_sanitized) skip(); /* the sanitizer's own memory is most of what would be measured */
+    if (FW_TEST_SANITIZED) skip();
     double peak[2];
     for (int k = 0; k < 2; k++) {
         const char *path = fw_test_path(fw_run_dir, "held_out.jsonl");

@@ -8,6 +8,7 @@
 #include "base/host.h"
 #include "support/hooked_device.h"
 #include "support/run_lab.h"
+#include "support/sanitized.h"
 #include "support/train_main.h"
 
 #include <setjmp.h>
@@ -24,18 +25,6 @@
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
-
-#if defined(__SANITIZE_ADDRESS__)
-static const bool is_sanitized = true;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-static const bool is_sanitized = true;
-#else
-static const bool is_sanitized = false;
-#endif
-#else
-static const bool is_sanitized = false;
-#endif
 
 /* ---- in a rank */
 
@@ -192,7 +181,7 @@ static void test_killed(void **state) {
 
 static void test_out_of_memory(void **state) {
     (void)state;
-    if (is_sanitized) skip(); /* the sanitizer's own memory is most of what would be measured */
+    if (FW_TEST_SANITIZED) skip();
     every_phase("--num_processes 2 --strategy zero3", 1, "memory", 0, 3);
     every_phase("--num_processes 3 --strategy ddp", 0, "memory", 1, 4);
     every_phase("--num_processes 4 --strategy hsdp --shard_group_size 2", 2, "memory", 2, 5);
