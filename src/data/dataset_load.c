@@ -1,6 +1,7 @@
 #include "data/dataset.h"
 
 #include "base/alloc.h"
+#include "data/conversation_encode.h"
 #include "data/reader.h"
 
 /* Every thread renders and tokenises its own stretch of the file into a part; the parts are then joined in
@@ -22,24 +23,20 @@ typedef struct load {
 
 typedef struct scratch {
     fw_encoder *encoder;
-    fw_ids ids;
-    fw_trained trained;
+    fw_conversation_tokens tokens;
 } scratch;
 
 static fw_status add_conversation(load *l, part *p, scratch *s, int64_t index) {
     fw_conversation conversation;
     fw_status status;
-    size_t dropped_n = 0;
     FW_TRY(fw_reader_get(l->reader, index, &conversation));
-    fw_ids_clear(&s->ids);
-    s->trained.n = 0;
-    status = fw_chat_encode(s->encoder, l->chat, conversation.message, conversation.message_n, 0, &s->ids, &s->trained,
-                            &dropped_n);
+    const fw_label_options labels = {.all_tokens = l->options->all_tokens};
+    status = fw_conversation_encode(&s->tokens, s->encoder, l->chat, &conversation, &labels);
     if (status == FW_ERR_INPUT) fw_fail_context(status, "%s:%lld: ", l->path, (long long)conversation.line);
     FW_TRY_OR(status, done);
-    p->dataset->stats.reasoning_dropped_n += (int64_t)dropped_n;
-    FW_TRY_OR(fw_dataset_add(p->dataset, s->ids.id, s->trained.mark, (int64_t)s->ids.n, conversation.has_assistant,
-                             conversation.line),
+    p->dataset->stats.reasoning_dropped_n += (int64_t)s->tokens.reasoning_dropped_n;
+    FW_TRY_OR(fw_dataset_add(p->dataset, s->tokens.ids.id, s->tokens.trained.mark, (int64_t)s->tokens.ids.n,
+                             conversation.has_assistant, conversation.line),
               done);
 done:
     fw_conversation_fini(&conversation);
@@ -54,8 +51,7 @@ static fw_status load_part(load *l, part *p, int64_t first, int64_t last) {
     for (int64_t i = first; i < last; i++) FW_TRY_OR(add_conversation(l, p, &s, i), done);
 done:
     fw_encoder_destroy(s.encoder);
-    fw_ids_fini(&s.ids);
-    fw_trained_fini(&s.trained);
+    fw_conversation_tokens_fini(&s.tokens);
     return status;
 }
 

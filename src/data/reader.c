@@ -86,7 +86,7 @@ static fw_status parse_record(json_t **out, const fw_reader *r, size_t index) {
     return fw_fail(FW_ERR_INPUT, "%s; every line must hold one whole conversation", message);
 }
 
-static fw_status read_message(fw_chat_message *out, const fw_reader *r, size_t line, size_t index, json_t *message) {
+static fw_status read_message(fw_message *out, const fw_reader *r, size_t line, size_t index, json_t *message) {
     if (!json_is_object(message))
         return fw_fail(FW_ERR_INPUT, "%s:%zu: messages[%zu] must be an object with \"role\" and \"content\"", r->name,
                        line, index);
@@ -114,13 +114,14 @@ static fw_status read_message(fw_chat_message *out, const fw_reader *r, size_t l
     if (!json_is_string(content))
         return fw_fail(FW_ERR_INPUT, "%s:%zu: the content of messages[%zu] (%s) is not a string", r->name, line, index,
                        out->role);
+    out->json = message;
     out->content = json_string_value(content);
     out->content_bytes = json_string_length(content);
     return FW_OK;
 }
 
 static fw_status read_messages(fw_conversation *out, const fw_reader *r, size_t line) {
-    const json_t *messages = json_is_object(out->json) ? json_object_get(out->json, "messages") : NULL;
+    json_t *messages = json_is_object(out->json) ? json_object_get(out->json, "messages") : NULL;
     if (messages == NULL) return fw_format_refuse_record(r->name, line, out->json);
     for (size_t i = 0; i < sizeof record_keys_refused / sizeof *record_keys_refused; i++)
         if (!is_empty(json_object_get(out->json, record_keys_refused[i])))
@@ -131,6 +132,7 @@ static fw_status read_messages(fw_conversation *out, const fw_reader *r, size_t 
     if (json_array_size(messages) == 0)
         return fw_fail(FW_ERR_INPUT, "%s:%zu: \"messages\" is empty; remove the record", r->name, line);
     FW_TRY(FW_NEW_ARRAY(out->message, json_array_size(messages)));
+    out->messages = messages;
     out->message_n = json_array_size(messages);
     for (size_t i = 0; i < out->message_n; i++) {
         FW_TRY(read_message(&out->message[i], r, line, i, json_array_get(messages, i)));
@@ -146,6 +148,7 @@ fw_status fw_reader_get(const fw_reader *r, int64_t index, fw_conversation *out)
                        (long long)index);
     size_t line = r->records.record[index].line;
     fw_status status;
+    out->file = r->name;
     out->line = (int64_t)line;
     FW_TRY_OR(parse_record(&out->json, r, (size_t)index), failed);
     FW_TRY_OR(read_messages(out, r, line), failed);
@@ -153,10 +156,4 @@ fw_status fw_reader_get(const fw_reader *r, int64_t index, fw_conversation *out)
 failed:
     fw_conversation_fini(out);
     return status;
-}
-
-void fw_conversation_fini(fw_conversation *c) {
-    fw_free(c->message);
-    json_decref(c->json);
-    *c = (fw_conversation){0};
 }

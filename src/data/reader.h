@@ -12,18 +12,10 @@
 
 #include "base/json.h"
 #include "base/status.h"
-#include "text/chat.h"
+#include "text/conversation.h"
 
 #include <stddef.h>
 #include <stdint.h>
-
-typedef struct fw_conversation {
-    fw_chat_message *message; /* roles are "system", "user" or "assistant"; strings are owned by json */
-    size_t message_n;         /* at least 1 */
-    int has_assistant;        /* some message is the assistant's */
-    int64_t line;             /* where it begins, from 1 */
-    json_t *json;
-} fw_conversation;
 
 typedef struct fw_reader fw_reader;
 
@@ -36,6 +28,5 @@ void fw_reader_close(fw_reader *r); /* takes NULL */
 int64_t fw_reader_n(const fw_reader *r); /* conversations, at least 1 */
 /* Parse and check conversation `index`. Any number of threads may ask at once. */
 fw_status fw_reader_get(const fw_reader *r, int64_t index, fw_conversation *out);
-void fw_conversation_fini(fw_conversation *c); /* takes a zeroed one */
 
 #endif
