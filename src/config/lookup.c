@@ -9,6 +9,8 @@
 const char *fw_option_label(char *out, const char *name, fw_option_place place) {
     if (place.file == NULL)
         snprintf(out, FW_LABEL_BYTES, "--%.100s", name);
+    else if (place.line == 0)
+        snprintf(out, FW_LABEL_BYTES, "%.120s: %.100s", place.file, name);
     else
         snprintf(out, FW_LABEL_BYTES, "%.120s:%d: %.100s", place.file, place.line, name);
     return out;

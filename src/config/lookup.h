@@ -4,7 +4,7 @@
 
 #include "config/options.h"
 
-/* Where something was written: a line of a recipe, or the command line (file NULL). */
+/* Where something was written: a line of a file (0: not known), or the command line (file NULL). */
 typedef struct fw_option_place {
     const char *file;
     int line;

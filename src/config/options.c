@@ -41,6 +41,12 @@ bool fw_options_given(const fw_options *o, fw_option_id id) { return o->origin[i
 const char *fw_options_origin(const fw_options *o, fw_option_id id, char *out, size_t bytes) {
     switch (o->origin[id].from) {
     case FW_FROM_DEFAULT: snprintf(out, bytes, "the default"); break;
+    case FW_FROM_FILE:
+        if (o->origin[id].line > 0)
+            snprintf(out, bytes, "%s:%d", o->origin[id].file, o->origin[id].line);
+        else
+            snprintf(out, bytes, "%s", o->origin[id].file);
+        break;
     case FW_FROM_RECIPE:
         snprintf(out, bytes, "%s:%d", o->recipe != NULL ? o->recipe : "the recipe", o->origin[id].line);
         break;

@@ -11,7 +11,7 @@
  *     ...
  *     out: fw_options_fini(&o);
  *
- * The order of precedence is default, recipe, command line; each option remembers where its value came
+ * The order of precedence is default, files of other programs, recipe, command line; each option remembers where its value came
  * from. All errors of users are FW_ERR_OPTION and name the flag or FILE:LINE, the value, and what is allowed. */
 #ifndef FW_CONFIG_OPTIONS_H
 #define FW_CONFIG_OPTIONS_H
@@ -58,7 +58,8 @@ typedef enum fw_option_id {
     FW_OPTION_N
 } fw_option_id;
 
-typedef enum fw_option_origin { FW_FROM_DEFAULT, FW_FROM_RECIPE, FW_FROM_COMMAND_LINE } fw_option_origin;
+/* In the order of precedence. FW_FROM_FILE: settings of another program (config/foreign.h). */
+typedef enum fw_option_origin { FW_FROM_DEFAULT, FW_FROM_FILE, FW_FROM_RECIPE, FW_FROM_COMMAND_LINE } fw_option_origin;
 
 typedef struct fw_options {
     fw_command command;
@@ -68,7 +69,8 @@ typedef struct fw_options {
 #undef FW_OPTION
     struct {
         fw_option_origin from;
-        int line; /* in the recipe */
+        int line;         /* in the recipe or file; 0: not known */
+        const char *file; /* FW_FROM_FILE: its name; lives as long as the options */
     } origin[FW_OPTION_N];
     bool help_asked; /* --help or -h was among the arguments; nothing else was checked then */
 } fw_options;
@@ -87,6 +89,10 @@ fw_status fw_options_parse_recipe(fw_options *o, const char *text, size_t text_b
 /* Rules that involve more than one option; then fills in those that follow from others (data_seed, eval_steps).
  * Needs: model and dataset (train, eval), output_dir (train), prompt (generate), file and output (import). */
 fw_status fw_options_check(fw_options *o);
+/* Fill in what train_batch_size leaves open, now that the number of ranks is known: gradient_accumulation_steps, and
+ * per_device_train_batch_size where neither was given (then one micro-batch a step). Errors: FW_ERR_OPTION when the
+ * product is another or does not divide. */
+fw_status fw_options_resolve_batch(fw_options *o, int world);
 /* Warn of options that are allowed together but have no effect. Apart from the check, so that a job of several
  * ranks says it once. */
 void fw_options_warn(const fw_options *o);

@@ -6,6 +6,7 @@
 #include "config/options_sharding.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 static fw_status need(const fw_options *o, fw_option_id id) {
@@ -59,6 +60,33 @@ static fw_status check_train(fw_options *o) {
     return FW_OK;
 }
 
+/* " (8)" */
+static const char *words_of(int64_t n, char out[32]) {
+    snprintf(out, 32, " (%lld)", (long long)n);
+    return out;
+}
+
+fw_status fw_options_resolve_batch(fw_options *o, int world) {
+    if (o->train_batch_size == 0) return FW_OK;
+    const int64_t all = o->train_batch_size;
+    const bool has_micro = fw_options_given(o, FW_OPTION_per_device_train_batch_size);
+    const bool has_steps = fw_options_given(o, FW_OPTION_gradient_accumulation_steps);
+    int64_t micro = o->per_device_train_batch_size, steps = o->gradient_accumulation_steps;
+    if (!has_micro) micro = all / (steps * world);
+    if (has_micro && !has_steps) steps = all / (micro * world);
+    char origin[128];
+    if (micro < 1 || steps < 1 || micro * steps * world != all)
+        return fw_fail(FW_ERR_OPTION,
+                       "train_batch_size is %lld (%s), which is not per_device_train_batch_size%s x "
+                       "gradient_accumulation_steps%s x %d rank%s; change one of them, or leave train_batch_size out",
+                       (long long)all, fw_options_origin(o, FW_OPTION_train_batch_size, origin, sizeof origin),
+                       has_micro ? words_of(micro, (char[32]){0}) : "", has_steps ? words_of(steps, (char[32]){0}) : "",
+                       world, world == 1 ? "" : "s");
+    o->per_device_train_batch_size = micro;
+    o->gradient_accumulation_steps = steps;
+    return fw_options_resolve_sharding(o); /* some of its rules hold without accumulation only */
+}
+
 static fw_status check_generate(const fw_options *o) {
     FW_TRY(need(o, FW_OPTION_model_name_or_path));
     FW_TRY(need(o, FW_OPTION_prompt));
@@ -96,7 +124,7 @@ static void warn_of_sharding(const fw_options *o) {
                        fw_strategy_words[s]);
     else if (o->wrap == FW_WRAP_MODEL && asks_about_prefetch(o))
         fw_log_warning("prefetch has no effect with wrap model, which fetches everything at once");
-    if (o->sync_each_batch != FW_TOGGLE_AUTO && o->gradient_accumulation_steps == 1)
+    if (o->sync_each_batch != FW_TOGGLE_AUTO && o->gradient_accumulation_steps == 1 && o->train_batch_size == 0)
         fw_log_warning("sync_each_batch has no effect with gradient_accumulation_steps 1: gradients are summed once a "
                        "step");
     if (o->fsdp_min_num_params > 0 && o->wrap != FW_WRAP_SIZE)
@@ -106,6 +134,9 @@ static void warn_of_sharding(const fw_options *o) {
 void fw_options_warn(const fw_options *o) {
     if (o->command != FW_COMMAND_TRAIN) return;
     warn_of_sharding(o);
+    if (o->warmup_type != FW_WARMUP_LINEAR && o->warmup_steps == 0 &&
+        o->origin[FW_OPTION_warmup_type].from > FW_FROM_FILE)
+        fw_log_warning("warmup_type has no effect, as warmup_steps is 0");
     if (o->warmup_steps > 0 && o->lr_scheduler_type == FW_LR_CONSTANT)
         fw_log_warning("warmup_steps has no effect with lr_scheduler_type constant; constant_with_warmup warms up");
     if (o->eval_strategy == FW_WHEN_NO && o->eval_dataset != NULL)

@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "config/foreign.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -128,14 +129,7 @@ static fw_status parse_arguments(fw_options *o, fw_arguments *a) {
     return FW_OK;
 }
 
-fw_status fw_options_parse(fw_options *o, int argc, char *const *argv) {
-    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
-        if (strcmp(argv[i], "--help") != 0 && strcmp(argv[i], "-h") != 0) continue;
-        o->help_asked = true;
-        return FW_OK;
-    }
-    FW_TRY(parse_arguments(o, &(fw_arguments){argc, 0, argv}));
-    if (o->recipe == NULL) return FW_OK;
+static fw_status read_recipe(fw_options *o) {
     if (access(o->recipe, F_OK) != 0 && (errno == ENOENT || errno == ENOTDIR))
         return fw_fail(FW_ERR_OPTION,
                        "there is no recipe %s; check the path (a recipe is a YAML file of options, finewire help %s "
@@ -150,4 +144,15 @@ fw_status fw_options_parse(fw_options *o, int argc, char *const *argv) {
 done:
     fw_strbuf_fini(&text);
     return status;
+}
+
+fw_status fw_options_parse(fw_options *o, int argc, char *const *argv) {
+    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (strcmp(argv[i], "--help") != 0 && strcmp(argv[i], "-h") != 0) continue;
+        o->help_asked = true;
+        return FW_OK;
+    }
+    FW_TRY(parse_arguments(o, &(fw_arguments){argc, 0, argv}));
+    if (o->recipe != NULL) FW_TRY(read_recipe(o));
+    return fw_options_read_foreign(o);
 }

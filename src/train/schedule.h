@@ -1,6 +1,7 @@
 /* The learning rate of an optimizer step. One unit everywhere: optimizer steps, counted from 1.
  *
  *   warm-up   step s <= w:  s / w                            the peak is reached at step w
+ *             log: log(1 + s) / log(1 + w)                 DeepSpeed's log(s) / log(w), moved like the linear one
  *   linear    s > w:        (T - (s - 1)) / (T - w)          the last step still has a rate above 0
  *   cosine    s > w:        (1 + cos(pi (s - 1 - w) / (T - w))) / 2
  *   constant                1, without warm-up; constant_with_warmup: 1 after it
@@ -16,6 +17,7 @@
 
 typedef struct fw_schedule {
     fw_lr_schedule kind;
+    fw_warmup_type warmup;
     double peak;
     int64_t warmup_n, total_n; /* steps */
 } fw_schedule;

@@ -17,6 +17,7 @@
 /* One run: what is set up before the first step and used until the end. */
 typedef struct trainer {
     const fw_options *o;
+    fw_options resolved; /* *o, once the number of ranks is known; its texts are the caller's */
     const fw_train_hooks *hooks;
     fw_job job;
     fw_dataset *dataset, *eval_dataset;
@@ -68,6 +69,7 @@ static fw_status count_steps(trainer *t) {
         return fw_fail(FW_ERR_OPTION, "--num_train_epochs %g is %g steps: too many", o->num_train_epochs, steps);
     t->step_n = o->max_steps > 0 ? o->max_steps : (int64_t)steps;
     t->schedule = (fw_schedule){.kind = o->lr_scheduler_type,
+                                .warmup = o->warmup_type,
                                 .peak = o->learning_rate,
                                 .warmup_n = fw_options_warmup_steps(o, t->step_n),
                                 .total_n = t->step_n};
@@ -241,6 +243,7 @@ static fw_status loop(trainer *t, int64_t first_step) {
 /* Everything up to the first step. */
 static fw_status prepare(trainer *t, int64_t *first_step) {
     FW_TRY(fw_job_open(&t->job, t->o, (fw_job_needs){.chat = true, .weights_hash = true}));
+    FW_TRY(fw_comm_agree(t->job.comm, fw_options_resolve_batch(&t->resolved, fw_comm_world(t->job.comm))));
     if (t->hooks->place != NULL)
         t->hooks->place(t->hooks->context, fw_comm_rank(t->job.comm), fw_comm_world(t->job.comm));
     FW_TRY(fw_same_options(t->job.comm, t->o));
@@ -310,7 +313,8 @@ static fw_status finish(trainer *t, fw_status loop_status) {
 fw_status fw_train_run(const fw_options *options, const fw_train_hooks *hooks, bool *reports) {
     trainer *t;
     FW_TRY(FW_NEW(t));
-    t->o = options;
+    t->resolved = *options;
+    t->o = &t->resolved;
     t->hooks = hooks;
     t->state.lock.fd = -1;
     t->last_logged_loss = NAN;

@@ -115,6 +115,29 @@ says '^strategy  zero3$'
 run 2 --num_processes 2 --gradient_dtype bf16 --gradient_accumulation_steps 2
 says 'error: gradient_dtype is bf16 and gradient_accumulation_steps is 2: .* write gradient_dtype fp32'
 
+# Files of accelerate and DeepSpeed, as they are.
+printf '%s\n' 'compute_environment: LOCAL_MACHINE' 'distributed_type: FSDP' 'fsdp_config:' \
+  '  fsdp_sharding_strategy: SHARD_GRAD_OP' '  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP' \
+  '  fsdp_transformer_layer_cls_to_wrap: LlamaDecoderLayer' '  fsdp_offload_params: false' 'mixed_precision: bf16' \
+  'num_processes: 2' >"$folder/accelerate.yaml"
+run 0 --config_file "$folder/accelerate.yaml"
+says '^strategy  zero2$'
+says '^ranks     2 '
+run 0 --config_file "$folder/accelerate.yaml" --strategy zero1
+says '^strategy  zero1$'
+echo '{"zero_optimization": {"stage": 3, "overlap_comm": true}, "train_batch_size": 12, "gradient_clipping": "auto",
+  "train_micro_batch_size_per_gpu": "auto", "optimizer": {"type": "AdamW", "params": {"lr": 3e-4}}}' >"$folder/ds.json"
+run 0 --num_processes 2 --deepspeed "$folder/ds.json"
+says '^strategy  zero3$'
+says '^batch     1 x 6 x 2 = 12 '
+run 2 --num_processes 3 --deepspeed "$folder/ds.json" --learning_rate 1e-4
+says 'ds.json: optimizer.params.lr is 0.0003, which contradicts learning_rate \(the command line\)'
+run 2 --num_processes 5 --deepspeed "$folder/ds.json"
+says 'error: train_batch_size is 12 \(.*ds.json\), which is not per_device_train_batch_size \(1\) x .* x 5 ranks'
+sed -i 's/SHARD_GRAD_OP/SHARD_GRADS/' "$folder/accelerate.yaml"
+run 2 --config_file "$folder/accelerate.yaml"
+says 'accelerate.yaml:4: fsdp_config.fsdp_sharding_strategy is SHARD_GRADS; it must be .* did you mean SHARD_GRAD_OP'
+
 # What is sent is counted to the byte, also where the weights still travel when a step has ended.
 for strategy in ddp zero1 zero2 zero3; do
   run 0 --num_processes 2 --strategy $strategy --max_steps 8 --logging_steps 1 --save_strategy steps --save_steps 1

@@ -254,7 +254,6 @@ static void test_refusals(void **state) {
          "gradient_dtype is bf16, but bf16 is false, which computes all in fp32; leave out one of them"},
         {"fsdp_offload_params: true", "",
          "r.yaml:1: fsdp_offload_params is not supported yet by finewire; leave it out"},
-        {"fsdp_config: {a: 1}", "", "r.yaml:1: fsdp_config is not supported yet by finewire; leave it out"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         fw_options o;
