@@ -153,13 +153,14 @@ static json_t *read_string(reader *r) {
 
 static json_t *read_integer(reader *r) {
     int negative = *r->at == '-', digit_n = 0;
-    int64_t value = 0;
+    uint64_t value = 0; /* one digit more than is taken fits, too */
     const uint8_t *p = r->at + negative, *first = p;
-    for (; p < r->end && *p >= '0' && *p <= '9' && digit_n <= DIGITS_MAX; p++, digit_n++) value = value * 10 + *p - '0';
+    for (; p < r->end && *p >= '0' && *p <= '9' && digit_n <= DIGITS_MAX; p++, digit_n++)
+        value = value * 10 + (uint64_t)(*p - '0');
     if (digit_n == 0 || digit_n > DIGITS_MAX || (digit_n > 1 && *first == '0')) return NULL;
     if (p < r->end && (*p == '.' || *p == 'e' || *p == 'E')) return NULL;
     r->at = p;
-    return json_integer(negative ? -value : value);
+    return json_integer(negative ? -(int64_t)value : (int64_t)value);
 }
 
 static json_t *read_name(reader *r, const char *name, json_t *value) {
