@@ -2,6 +2,7 @@
 #include "base/alloc.h"
 #include "base/host.h"
 #include "comm/launcher.h"
+#include "support/waiting.h"
 #include "support/world.h"
 
 #include <fcntl.h>
@@ -56,34 +57,6 @@ static int launch_shell(int n, const char *script, double grace_s, diary *d) {
     return exit_code;
 }
 
-static void nap(double seconds) {
-    struct timespec t = {.tv_sec = (time_t)seconds, .tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9)};
-    nanosleep(&t, NULL);
-}
-
-static char *read_text(const char *name, char *text, size_t text_bytes) {
-    char path[160];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    text[0] = 0;
-    FILE *f = fopen(path, "re");
-    if (f == NULL) return text;
-    text[fread(text, 1, text_bytes - 1, f)] = 0;
-    fclose(f);
-    return text;
-}
-
-/* Waits until the file has at least `bytes`. */
-static void wait_for(const char *name, off_t bytes) {
-    char path[160];
-    struct stat s;
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    for (int i = 0; i < 6000; i++) {
-        if (stat(path, &s) == 0 && s.st_size >= bytes) return;
-        nap(0.01);
-    }
-    fail_msg("%s did not come", path);
-}
-
 /* Gone, or a zombie that nobody has reaped. */
 static int is_gone(long pid) {
     char path[64], line[512] = "";
@@ -114,8 +87,8 @@ static void ranks_get_their_environment(void **state) {
     assert_int_equal(launch_shell(2, script, 0, &d), 0);
     unsetenv("RANK");
     unsetenv("TORCHELASTIC_USE_AGENT_STORE");
-    read_text("env.0", text[0], sizeof text[0]);
-    read_text("env.1", text[1], sizeof text[1]);
+    read_text_in(folder, "env.0", text[0], sizeof text[0]);
+    read_text_in(folder, "env.1", text[1], sizeof text[1]);
     const char *start[2] = {"0 2 0 2 127.0.0.1 none listens ", "1 2 1 2 127.0.0.1 none  "};
     for (int r = 0; r < 2; r++) assert_memory_equal(text[r], start[r], strlen(start[r]));
     assert_string_equal(text[0] + strlen(start[0]), text[1] + strlen(start[1])); /* one port, one secret */
@@ -200,12 +173,12 @@ static void each_rank_gets_a_signal_once(void **state) {
         pid_t launcher = launch_aside(2, script);
         char ready[32], got[32];
         snprintf(ready, sizeof ready, "ready.%d", k);
-        wait_for(ready, 4);
+        assert_true(wait_for_in(folder, ready, 4));
         kill(launcher, numbers[k]);
         kill(launcher, numbers[k]); /* a wrapper that signals the process and its group */
         for (int r = 0; r < 2; r++) {
             snprintf(got, sizeof got, "got.%d.%d", k, r);
-            wait_for(got, 2);
+            assert_true(wait_for_in(folder, got, 2));
         }
         char path[128];
         snprintf(path, sizeof path, "%s/go.%d", folder, k);
@@ -213,7 +186,7 @@ static void each_rank_gets_a_signal_once(void **state) {
         assert_int_equal(code_of(launcher), 130);
         for (int r = 0; r < 2; r++) {
             snprintf(got, sizeof got, "got.%d.%d", k, r);
-            assert_string_equal(read_text(got, text, sizeof text), "x\n");
+            assert_string_equal(read_text_in(folder, got, text, sizeof text), "x\n");
         }
     }
 }
@@ -223,7 +196,7 @@ static void a_rank_without_a_handler_ends_by_the_signal(void **state) {
     char script[200];
     snprintf(script, sizeof script, "echo r >> %s/plain; exec sleep 100", folder);
     pid_t launcher = launch_aside(2, script);
-    wait_for("plain", 4);
+    assert_true(wait_for_in(folder, "plain", 4));
     kill(launcher, SIGTERM);
     assert_int_equal(code_of(launcher), 130);
 }
@@ -233,7 +206,7 @@ static void a_second_signal_kills_at_once(void **state) {
     char script[300], text[64];
     snprintf(script, sizeof script, "trap '' INT; echo $$ >> %s/deaf; while :; do sleep 0.1; done", folder);
     pid_t launcher = launch_aside(2, script);
-    wait_for("deaf", 4);
+    assert_true(wait_for_in(folder, "deaf", 4));
     nap(0.1); /* both lines */
     kill(launcher, SIGINT);
     nap(0.5);
@@ -241,7 +214,7 @@ static void a_second_signal_kills_at_once(void **state) {
     kill(launcher, SIGINT);
     assert_int_equal(code_of(launcher), 5);
     long a = 0, b = 0;
-    assert_int_equal(sscanf(read_text("deaf", text, sizeof text), "%ld %ld", &a, &b), 2);
+    assert_int_equal(sscanf(read_text_in(folder, "deaf", text, sizeof text), "%ld %ld", &a, &b), 2);
     assert_true(is_gone(a) && is_gone(b));
 }
 
@@ -251,8 +224,8 @@ static void kill_9_of_the_launcher_leaves_nobody(void **state) {
     snprintf(script, sizeof script, "echo $$ >> %s/orphans; exec sleep 100", folder);
     pid_t launcher = launch_aside(3, script);
     long pid[3] = {0};
-    for (int i = 0;
-         i < 6000 && sscanf(read_text("orphans", text, sizeof text), "%ld %ld %ld", &pid[0], &pid[1], &pid[2]) != 3;
+    for (int i = 0; i < 6000 && sscanf(read_text_in(folder, "orphans", text, sizeof text), "%ld %ld %ld", &pid[0],
+                                       &pid[1], &pid[2]) != 3;
          i++)
         nap(0.01);
     kill(launcher, SIGKILL);
@@ -269,7 +242,7 @@ static void what_a_rank_left_behind_goes_with_it(void **state) {
     diary d;
     snprintf(script, sizeof script, "sleep 100 & echo $! > %s/left; exit 0", folder);
     assert_int_equal(launch_shell(1, script, 0, &d), 0);
-    long pid = atol(read_text("left", text, sizeof text));
+    long pid = atol(read_text_in(folder, "left", text, sizeof text));
     assert_true(pid > 0);
     assert_goes(pid);
 }
@@ -364,9 +337,9 @@ static void only_the_rank_that_failed_speaks(void **state) {
     assert_int_equal(fw_launch(&options, argv, &exit_code), FW_OK);
     assert_int_equal(exit_code, 3);
     assert_int_equal(d.killed_n, 0);
-    assert_string_equal(read_text("reports.1", text, sizeof text), "reading x: broken");
-    assert_string_equal(read_text("silent.0", text, sizeof text), "rank 1 failed: reading x: broken");
-    assert_string_equal(read_text("silent.2", text, sizeof text), "rank 1 failed: reading x: broken");
+    assert_string_equal(read_text_in(folder, "reports.1", text, sizeof text), "reading x: broken");
+    assert_string_equal(read_text_in(folder, "silent.0", text, sizeof text), "rank 1 failed: reading x: broken");
+    assert_string_equal(read_text_in(folder, "silent.2", text, sizeof text), "rank 1 failed: reading x: broken");
     assert_true(d.exit_code[0] == 5 && d.exit_code[1] == 3 && d.exit_code[2] == 5);
 }
 
@@ -404,7 +377,7 @@ static void an_early_death_of_rank_0_is_said_once(void **state) {
     for (int r = 1; r < 3; r++) {
         char name[20];
         snprintf(name, sizeof name, "silent.%d", r);
-        assert_non_null(strstr(read_text(name, text, sizeof text), "rank 0 "));
+        assert_non_null(strstr(read_text_in(folder, name, text, sizeof text), "rank 0 "));
         assert_string_equal(d.message[r], "");
     }
 }

@@ -2,6 +2,7 @@
 #include "base/host.h"
 #include "comm/comm.h"
 #include "comm/launcher.h"
+#include "support/waiting.h"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -31,34 +32,6 @@ static void write_down(void *context, const fw_launch_event *event) {
     if (event->kind != FW_LAUNCH_KILLED) return;
     d->killed_n++;
     snprintf(d->killed_message, sizeof d->killed_message, "%s", event->message);
-}
-
-static void nap(double seconds) {
-    struct timespec t = {.tv_sec = (time_t)seconds, .tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9)};
-    nanosleep(&t, NULL);
-}
-
-static char *read_text(const char *name, char *text, size_t text_bytes) {
-    char path[160];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    text[0] = 0;
-    FILE *f = fopen(path, "re");
-    if (f == NULL) return text;
-    text[fread(text, 1, text_bytes - 1, f)] = 0;
-    fclose(f);
-    return text;
-}
-
-/* Waits until the file has at least `bytes`. */
-static void wait_for(const char *name, off_t bytes) {
-    char path[160];
-    struct stat s;
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    for (int i = 0; i < 6000; i++) {
-        if (stat(path, &s) == 0 && s.st_size >= bytes) return;
-        nap(0.01);
-    }
-    fail_msg("%s did not come", path);
 }
 
 static int code_of(pid_t pid) {
@@ -131,7 +104,7 @@ static void signal_while_they_meet(int number) {
         signal(number, SIG_DFL);
         _exit(fw_launch(&options, argv, &exit_code) == FW_OK ? exit_code : 99);
     }
-    wait_for("cut", 3);
+    assert_true(wait_for_in(folder, "cut", 3));
     uint64_t start_ns = fw_host_now_ns();
     kill(launcher, number);
     assert_int_equal(code_of(launcher), 130);
@@ -152,7 +125,7 @@ static void a_signal_before_all_have_met_stops_all(void **state) {
 static void kill_the_absent(void *context, const fw_launch_event *event) {
     write_down(context, event);
     if (event->kind != FW_LAUNCH_STARTED || event->rank != 2) return;
-    wait_for("absent", 3);
+    assert_true(wait_for_in(folder, "absent", 3));
     long pid = ((diary *)context)->pid[1];
     kill((pid_t)pid, SIGKILL);
 }
@@ -168,8 +141,9 @@ static void a_rank_that_died_is_not_waited_for(void **state) {
     assert_int_equal(exit_code, 5);
     assert_int_equal(d.killed_n, 0);
     assert_non_null(strstr(d.message[1], "rank 1 was killed by signal 9"));
-    assert_non_null(strstr(read_text("silent.0", text, sizeof text), "rank 1 ended before the ranks had met"));
-    assert_non_null(strstr(read_text("silent.2", text, sizeof text), "rank 1 "));
+    assert_non_null(
+        strstr(read_text_in(folder, "silent.0", text, sizeof text), "rank 1 ended before the ranks had met"));
+    assert_non_null(strstr(read_text_in(folder, "silent.2", text, sizeof text), "rank 1 "));
     for (int r = 0; r < 3; r += 2) assert_string_equal(d.message[r], "");
 }
 

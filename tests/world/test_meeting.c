@@ -2,6 +2,7 @@
 #include "base/alloc.h"
 #include "base/host.h"
 #include "comm/control_wire.h"
+#include "support/waiting.h"
 #include "support/world.h"
 
 #include <arpa/inet.h>
@@ -27,11 +28,6 @@ typedef struct outcome {
     char message[FW_TRAIL_MESSAGE_BYTES];
 } outcome;
 static outcome *outcomes;
-
-static void nap(double seconds) {
-    struct timespec t = {.tv_sec = (time_t)seconds, .tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9)};
-    nanosleep(&t, NULL);
-}
 
 /* A port that is free now, and stays so for the moments until rank 0 takes it. */
 static int free_port(void) {

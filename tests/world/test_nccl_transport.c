@@ -5,6 +5,7 @@
 #include "comm/nccl/nccl_internal.h"
 #include "comm/nccl/nccl_open.h"
 #include "support/fake_nccl.h"
+#include "support/waiting.h"
 #include "support/world.h"
 
 #include <setjmp.h>
@@ -20,10 +21,6 @@
 #include <cmocka.h>
 
 enum { N = 40000 }; /* more than one step of the fake */
-
-static void nap(double seconds) {
-    nanosleep(&(struct timespec){.tv_sec = (time_t)seconds, .tv_nsec = (long)((seconds - (int)seconds) * 1e9)}, NULL);
-}
 
 /* Written by the ranks, read by the test. */
 static struct page {

@@ -2,6 +2,7 @@
  * wherever it waits. */
 #include "base/alloc.h"
 #include "base/host.h"
+#include "support/waiting.h"
 #include "support/world.h"
 
 #include <setjmp.h>
@@ -27,11 +28,6 @@ typedef struct shared_page {
     int origin[FW_COMM_MAX_WORLD], reports[FW_COMM_MAX_WORLD];
 } shared_page;
 static shared_page *page;
-
-static void nap(double seconds) {
-    struct timespec t = {.tv_sec = (time_t)seconds, .tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9)};
-    nanosleep(&t, NULL);
-}
 
 /* Sums without end until something fails; notes what it was told. */
 static int sum_until_failure(fw_comm *c, int with_exchanges) {
