@@ -25,13 +25,15 @@ fw_status fw_cli_help_command(fw_command command) {
 
 fw_status fw_cli_help(int argc, char *const *argv) {
     if (argc == 0) return fw_cli_help_overview();
-    if (argc > 1)
-        return fw_fail(FW_ERR_OPTION, "finewire help takes one command, and \"%.100s\" is a second one", argv[1]);
-    if (strcmp(argv[0], "--markdown") == 0) {
+    fw_command command;
+    int word_n = 1;
+    const bool markdown = strcmp(argv[0], "--markdown") == 0;
+    if (!markdown) FW_TRY(fw_cli_find_command(&command, &word_n, argc, argv));
+    if (argc > word_n)
+        return fw_fail(FW_ERR_OPTION, "finewire help takes one command, and \"%.100s\" is a second one", argv[word_n]);
+    if (markdown) {
         fw_strbuf text = {0};
         return print_text(&text, fw_help_markdown(&text));
     }
-    fw_command command;
-    FW_TRY(fw_cli_find_command(&command, argv[0]));
     return fw_cli_help_command(command);
 }

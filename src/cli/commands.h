@@ -14,12 +14,14 @@ fw_status fw_cli_train(const fw_options *options);
 fw_status fw_cli_eval(const fw_options *options);
 fw_status fw_cli_generate(const fw_options *options);
 fw_status fw_cli_import(const fw_options *options);
+fw_status fw_cli_bench(const fw_options *options);
 
 /* The arguments of this process as main got them, NULL-terminated: what a rank of the same job is started with. */
 char *const *fw_cli_arguments(void);
 
-/* Errors: FW_ERR_OPTION, naming the nearest command. */
-fw_status fw_cli_find_command(fw_command *out, const char *name);
+/* The command that the words begin with; *word_n: how many of them are its name ("bench", or "bench step").
+ * Errors: FW_ERR_OPTION, naming the nearest command. */
+fw_status fw_cli_find_command(fw_command *out, int *word_n, int argc, char *const *argv);
 
 /* finewire help [COMMAND | --markdown]: the arguments after "help". */
 fw_status fw_cli_help(int argc, char *const *argv);

@@ -7,10 +7,8 @@
 
 /* Commands that take options, in the order of config/commands.def: fw_cli_NAME of cli/cmd_NAME.c. */
 static const fw_cli_command runners[FW_COMMAND_N] = {
-    [FW_COMMAND_TRAIN] = fw_cli_train,
-    [FW_COMMAND_EVAL] = fw_cli_eval,
-    [FW_COMMAND_GENERATE] = fw_cli_generate,
-    [FW_COMMAND_IMPORT] = fw_cli_import,
+    [FW_COMMAND_TRAIN] = fw_cli_train,   [FW_COMMAND_EVAL] = fw_cli_eval,   [FW_COMMAND_GENERATE] = fw_cli_generate,
+    [FW_COMMAND_IMPORT] = fw_cli_import, [FW_COMMAND_BENCH] = fw_cli_bench,
 };
 
 static fw_status run_with_options(fw_command command, int argc, char *const *argv) {
@@ -32,17 +30,33 @@ done:
     return status;
 }
 
-fw_status fw_cli_find_command(fw_command *out, const char *name) {
+/* "bench step" begins with the words "bench", "step". */
+static int words_of(const char *name, int argc, char *const *argv) {
+    int word_n = 0;
+    while (*name != 0) {
+        const size_t bytes = strcspn(name, " ");
+        if (word_n == argc || strlen(argv[word_n]) != bytes || memcmp(argv[word_n], name, bytes) != 0) return 0;
+        word_n++;
+        name += bytes + (name[bytes] == ' ');
+    }
+    return word_n;
+}
+
+fw_status fw_cli_find_command(fw_command *out, int *word_n, int argc, char *const *argv) {
+    const char *name = argv[0];
     fw_nearest nearest;
     fw_nearest_start(&nearest, name);
+    *word_n = 0;
     for (int c = 0; c < FW_COMMAND_N; c++) {
         const char *known = fw_command_get((fw_command)c).name;
-        if (strcmp(known, name) == 0) {
+        const int n = words_of(known, argc, argv);
+        if (n > *word_n) {
             *out = (fw_command)c;
-            return FW_OK;
+            *word_n = n;
         }
         fw_nearest_offer(&nearest, known);
     }
+    if (*word_n > 0) return FW_OK;
     fw_nearest_offer(&nearest, "help");
     fw_nearest_offer(&nearest, "version");
     if (nearest.best != NULL)
@@ -56,17 +70,16 @@ static fw_status run(int argc, char **argv) {
         return fw_fail(FW_ERR_OPTION, "no command given");
     }
     const char *name = argv[1];
-    argc -= 2;
-    argv += 2;
     if (strcmp(name, "help") == 0 || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
-        return fw_cli_help(argc, argv);
-    if (strcmp(name, "version") == 0 || strcmp(name, "--version") == 0) return fw_cli_version(argc, argv);
+        return fw_cli_help(argc - 2, argv + 2);
+    if (strcmp(name, "version") == 0 || strcmp(name, "--version") == 0) return fw_cli_version(argc - 2, argv + 2);
     if (name[0] == '-')
         return fw_fail(FW_ERR_OPTION, "the command comes first: finewire COMMAND %.100s; finewire help lists them",
                        name);
     fw_command command;
-    FW_TRY(fw_cli_find_command(&command, name));
-    return run_with_options(command, argc, argv);
+    int word_n;
+    FW_TRY(fw_cli_find_command(&command, &word_n, argc - 1, argv + 1));
+    return run_with_options(command, argc - 1 - word_n, argv + 1 + word_n);
 }
 
 static char *const *arguments;

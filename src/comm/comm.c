@@ -232,6 +232,7 @@ void fw_comm_get_counters(const fw_comm *c, fw_comm_counters *out) {
                               .reduce_scatter = of[FW_COMM_REDUCE_SCATTER],
                               .all_gather = of[FW_COMM_ALL_GATHER],
                               .broadcast = of[FW_COMM_BROADCAST],
+                              .all_to_all = of[FW_COMM_ALL_TO_ALL],
                               .total = total,
                               .wait_ns = atomic_load(&c->wait_ns),
                               .busy_ns = atomic_load(&c->busy_ns)};

@@ -85,7 +85,7 @@ fw_status fw_comm_alloc(fw_comm *c, void **out, size_t bytes, const char *what);
  * partition the parent (first and stride may differ between them, and n). For hybrid sharding: shard groups
  * (consecutive ranks, stride 1) and replica groups (one rank of each shard group).
  *
- * On a group these are allowed: the four collectives, wait, barrier, rank, world, transport, get_counters, what is
+ * On a group these are allowed: the collectives, wait, barrier, rank, world, transport, get_counters, what is
  * said of failures (abort, abort_origin, reports_failure: those of the job), and destroy (before the parent's, which
  * ends the groups that are left); all else is the parent's (FW_ERR_INTERNAL, or FW_ASSERT where nothing is returned).
  * A group's collectives run in the parent's queue, in the order in which this rank starts them, and work in place on
@@ -117,6 +117,9 @@ fw_status fw_comm_reduce_scatter(fw_comm *c, void *out, const void *buffer, int6
 fw_status fw_comm_all_gather(fw_comm *c, void *buffer, const void *part, int64_t n, fw_dtype dtype,
                              fw_comm_request *request);
 fw_status fw_comm_broadcast(fw_comm *c, void *buffer, size_t bytes, int root, fw_comm_request *request);
+/* Part r of out = part `me` of rank r's buffer: the transpose. Both of n elements, n % world == 0; they do not overlap. */
+fw_status fw_comm_all_to_all(fw_comm *c, void *out, const void *buffer, int64_t n, fw_dtype dtype,
+                             fw_comm_request *request);
 fw_status fw_comm_wait(fw_comm *c, fw_comm_request *request);
 /* Every rank has come here. */
 fw_status fw_comm_barrier(fw_comm *c);
@@ -155,6 +158,7 @@ void fw_comm_fail_at(uint64_t n);
  * rounded down to a byte, W ranks:
  *   all_reduce                  sent = received = 2 (W-1)/W * bytes of the buffer
  *   reduce_scatter, all_gather  sent = received = (W-1)/W * bytes of the whole buffer
+ *   all_to_all                  the same
  *   broadcast                   the root sends the bytes once; every other rank receives them
  * A group counts its own collectives; the parent's counters do not contain those of its groups. */
 typedef struct fw_comm_traffic {
@@ -163,7 +167,7 @@ typedef struct fw_comm_traffic {
 } fw_comm_traffic;
 
 typedef struct fw_comm_counters {
-    fw_comm_traffic all_reduce, reduce_scatter, all_gather, broadcast;
+    fw_comm_traffic all_reduce, reduce_scatter, all_gather, broadcast, all_to_all;
     fw_comm_traffic total; /* their sum */
     uint64_t wait_ns;      /* time spent in fw_comm_wait: communication not hidden behind computing */
     uint64_t busy_ns;      /* time the background thread worked on collectives, waiting for other ranks included; with

@@ -20,7 +20,7 @@ void fw_comm_fail_at(uint64_t n) {
 }
 
 const char *fw_comm_kind_name(fw_comm_kind kind) {
-    static const char *const names[] = {"all_reduce", "reduce_scatter", "all_gather", "broadcast"};
+    static const char *const names[] = {"all_reduce", "reduce_scatter", "all_gather", "broadcast", "all_to_all"};
     return (unsigned)kind < FW_COMM_KIND_N ? names[kind] : "unknown";
 }
 
@@ -31,7 +31,8 @@ static void count(fw_comm *c, const fw_comm_op *op) {
     switch (op->kind) {
     case FW_COMM_ALL_REDUCE: sent = 2 * (w - 1) * bytes / w; break;
     case FW_COMM_REDUCE_SCATTER:
-    case FW_COMM_ALL_GATHER: sent = (w - 1) * bytes / w; break;
+    case FW_COMM_ALL_GATHER:
+    case FW_COMM_ALL_TO_ALL: sent = (w - 1) * bytes / w; break;
     case FW_COMM_BROADCAST: sent = w > 1 && is_root ? bytes : 0; break;
     case FW_COMM_KIND_N: break;
     }
@@ -244,6 +245,14 @@ fw_status fw_comm_broadcast(fw_comm *c, void *buffer, size_t bytes, int root, fw
     if (root < 0 || root >= c->options.world || bytes > INT64_MAX / 8)
         return fw_fail(FW_ERR_INTERNAL, "broadcast of %zu bytes from rank %d of %d", bytes, root, c->options.world);
     fw_comm_op op = {.kind = FW_COMM_BROADCAST, .dtype = FW_U8, .root = root, .n = (int64_t)bytes, .buffer = buffer};
+    return start(c, op, request);
+}
+
+fw_status fw_comm_all_to_all(fw_comm *c, void *out, const void *buffer, int64_t n, fw_dtype dtype,
+                             fw_comm_request *request) {
+    FW_TRY(check(c, FW_COMM_ALL_TO_ALL, n, dtype));
+    fw_comm_op op = {
+        .kind = FW_COMM_ALL_TO_ALL, .dtype = dtype, .n = n, .buffer = (void *)(uintptr_t)buffer, .part = out};
     return start(c, op, request);
 }
 

@@ -12,6 +12,7 @@ typedef enum fw_comm_kind {
     FW_COMM_REDUCE_SCATTER,
     FW_COMM_ALL_GATHER,
     FW_COMM_BROADCAST,
+    FW_COMM_ALL_TO_ALL,
     FW_COMM_KIND_N
 } fw_comm_kind;
 
@@ -25,9 +26,15 @@ typedef struct fw_comm_op {
     int injected;    /* fails on this rank (fw_comm_fail_at) */
     int64_t n;       /* elements of buffer */
     void *buffer;    /* n elements; reduce_scatter only reads it, unless part lies in it */
-    void *part;      /* n / world elements: reduce_scatter writes, all_gather reads it */
+    void *part;      /* n / world elements: reduce_scatter writes, all_gather reads it; all_to_all writes n */
     uint64_t number; /* 1, 2, ... */
 } fw_comm_op;
+
+/* Bytes of the buffer, and of what lies at `part`. */
+static inline size_t fw_comm_op_bytes(const fw_comm_op *op) { return (size_t)op->n * fw_dtype_bytes(op->dtype); }
+static inline size_t fw_comm_op_part_bytes(const fw_comm_op *op, int world) {
+    return op->kind == FW_COMM_ALL_TO_ALL ? fw_comm_op_bytes(op) : fw_comm_op_bytes(op) / (size_t)world;
+}
 
 typedef struct fw_transport {
     const char *name;

@@ -25,6 +25,7 @@ typedef struct fw_option_word {
 } fw_option_word;
 
 int fw_option_by_name(const char *name);                   /* the exact name; -1 */
+int fw_option_by_letter(char letter, fw_command command);  /* `-b` of this command; -1 */
 const fw_option_spelling *fw_option_spelling_at(size_t i); /* NULL after the last */
 const fw_option_word *fw_option_word_at(size_t i);         /* NULL after the last */
 /* The i-th further word of these choices and its value; NULL after the last. */

@@ -132,6 +132,7 @@ typedef enum fw_option_group {
     FW_GROUP_GENERATION,
     FW_GROUP_MACHINE,
     FW_GROUP_SHARDING,
+    FW_GROUP_BENCH,
     FW_GROUP_N
 } fw_option_group;
 
@@ -151,6 +152,8 @@ typedef struct fw_option_info {
 const fw_option_info *fw_option_get(fw_option_id id);
 /* Other spellings of the option, "model, model_path"; "" when there are none. At most `bytes`; returns `out`. */
 const char *fw_option_aliases(fw_option_id id, char *out, size_t bytes);
+/* Its letter on the command line; 0: none. */
+char fw_option_letter(fw_option_id id);
 /* What values are allowed: "from 0 to 10", "at least 1", "auto, cpu or ref"; "" when any text is. */
 const char *fw_option_bounds(fw_option_id id, char *out, size_t bytes);
 const char *fw_option_group_title(fw_option_group group);

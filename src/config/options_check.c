@@ -20,7 +20,7 @@ static fw_status need(const fw_options *o, fw_option_id id) {
                        command.name);
     const char *kind = info->type == FW_TYPE_TEXT ? "TEXT" : "PATH";
     return fw_fail(FW_ERR_OPTION, "finewire %s needs --%s %s%s", command.name, info->name, kind,
-                   o->command == FW_COMMAND_TRAIN ? " (or a line of the recipe)" : "");
+                   command.positional == FW_OPTION_recipe ? " (or a line of the recipe)" : "");
 }
 
 /* TrainingArguments take a truth value here. */
@@ -40,8 +40,10 @@ static fw_status resolve_resume(fw_options *o) {
 
 static fw_status check_train(fw_options *o) {
     FW_TRY(need(o, FW_OPTION_model_name_or_path));
-    FW_TRY(need(o, FW_OPTION_dataset_name));
-    FW_TRY(need(o, FW_OPTION_output_dir));
+    if (o->command == FW_COMMAND_TRAIN) {
+        FW_TRY(need(o, FW_OPTION_dataset_name));
+        FW_TRY(need(o, FW_OPTION_output_dir));
+    }
     if (o->max_steps == 0)
         return fw_fail(FW_ERR_OPTION,
                        "max_steps is 0, which trains nothing; it must be at least 1, or -1 to go by num_train_epochs");
@@ -98,12 +100,33 @@ static fw_status check_generate(const fw_options *o) {
     return FW_OK;
 }
 
+/* The sweep of sizes. */
+static fw_status check_bench(const fw_options *o) {
+    if (o->minbytes > o->maxbytes)
+        return fw_fail(
+            FW_ERR_OPTION,
+            "minbytes is %lld and maxbytes %lld: the smallest buffer (-b) must not be larger than the largest "
+            "(-e)",
+            (long long)o->minbytes, (long long)o->maxbytes);
+    if (fw_options_given(o, FW_OPTION_stepfactor) && o->stepfactor < 2)
+        return fw_fail(FW_ERR_OPTION,
+                       "stepfactor is %lld: the sizes would not grow; it must be at least 2 (-f 2), or give stepbytes "
+                       "(-i) instead",
+                       (long long)o->stepfactor);
+    if (o->stepfactor > 0 && o->stepbytes > 0)
+        return fw_fail(FW_ERR_OPTION,
+                       "stepfactor (-f) and stepbytes (-i) are two ways from one size to the next; leave "
+                       "one of them out");
+    return FW_OK;
+}
+
 fw_status fw_options_check(fw_options *o) {
     switch (o->command) {
     case FW_COMMAND_TRAIN: return check_train(o);
     case FW_COMMAND_EVAL: FW_TRY(need(o, FW_OPTION_model_name_or_path)); return need(o, FW_OPTION_dataset_name);
     case FW_COMMAND_GENERATE: return check_generate(o);
     case FW_COMMAND_IMPORT: FW_TRY(need(o, FW_OPTION_file)); return need(o, FW_OPTION_output);
+    case FW_COMMAND_BENCH: return check_bench(o);
     case FW_COMMAND_N: break;
     }
     return fw_fail(FW_ERR_INTERNAL, "options of an unknown command");

@@ -48,6 +48,7 @@ static fw_status check_following(const fw_options *o, const fw_arguments *a, con
     if (command.positional < 0)
         return fw_fail(FW_ERR_OPTION, "--%s is followed by \"%.100s\"; write --%s true, --%s false, or the flag alone",
                        name, word, option, option);
+    if (fw_option_get((fw_option_id)command.positional)->type != FW_TYPE_PATH) return FW_OK; /* it says what is wrong */
     if (access(word, F_OK) == 0) return FW_OK;
     return fw_fail(FW_ERR_OPTION,
                    "--%s is followed by \"%.100s\", which is neither true nor false nor a %s that exists; write --%s "
@@ -67,14 +68,9 @@ static fw_status parse_negated(fw_options *o, const fw_arguments *a, const char 
     return set(o, id, spelling, name, "false");
 }
 
-static fw_status parse_flag(fw_options *o, fw_arguments *a, const char *flag) {
-    char name[NAME_BYTES];
-    const char *value = NULL;
-    fw_option_id id;
-    const fw_option_spelling *spelling;
-    FW_TRY(split(name, &value, flag));
-    if (strncmp(name, "no_", 3) == 0 && !fw_option_comes_later(name)) return parse_negated(o, a, name, value);
-    FW_TRY(fw_option_find(&id, &spelling, o->command, name, command_line));
+/* Set the option that was written as `name`, with the value behind its sign (NULL: none) or the word after it. */
+static fw_status parse_value(fw_options *o, fw_arguments *a, fw_option_id id, const fw_option_spelling *spelling,
+                             const char *name, const char *value) {
     const char *following = a->next < a->argc ? a->argv[a->next] : NULL;
     if (value == NULL && fw_option_get(id)->type == FW_TYPE_BOOL) {
         /* the next argument is the value only when it reads as one: `--packing recipe.yaml` */
@@ -95,6 +91,25 @@ static fw_status parse_flag(fw_options *o, fw_arguments *a, const char *flag) {
         a->next++;
     }
     return set(o, id, spelling, name, value);
+}
+
+/* `-b 8`, where the command has such a letter. */
+static fw_status parse_letter(fw_options *o, fw_arguments *a, const char *argument) {
+    int id = argument[2] == 0 ? fw_option_by_letter(argument[1], o->command) : -1;
+    if (id < 0)
+        return fw_fail(FW_ERR_OPTION, "%.100s is not an option of finewire; options begin with two dashes", argument);
+    return parse_value(o, a, (fw_option_id)id, NULL, fw_option_get((fw_option_id)id)->name, NULL);
+}
+
+static fw_status parse_flag(fw_options *o, fw_arguments *a, const char *flag) {
+    char name[NAME_BYTES];
+    const char *value = NULL;
+    fw_option_id id;
+    const fw_option_spelling *spelling;
+    FW_TRY(split(name, &value, flag));
+    if (strncmp(name, "no_", 3) == 0 && !fw_option_comes_later(name)) return parse_negated(o, a, name, value);
+    FW_TRY(fw_option_find(&id, &spelling, o->command, name, command_line));
+    return parse_value(o, a, id, spelling, name, value);
 }
 
 static fw_status parse_bare(fw_options *o, const char *argument) {
@@ -121,8 +136,7 @@ static fw_status parse_arguments(fw_options *o, fw_arguments *a) {
         else if (strncmp(argument, "--", 2) == 0)
             FW_TRY(parse_flag(o, a, argument + 2));
         else if (argument[0] == '-' && argument[1] != 0)
-            return fw_fail(FW_ERR_OPTION, "%.100s is not an option of finewire; options begin with two dashes",
-                           argument);
+            FW_TRY(parse_letter(o, a, argument));
         else
             FW_TRY(parse_bare(o, argument));
     }

@@ -58,6 +58,7 @@ static const fw_option_info options[FW_OPTION_N] = {
 #define FW_ALIAS_BELOW(spelling, option, max)
 #define FW_WORD(spelling, written, meant)
 #define FW_WORD_MORE(option, written, meant)
+#define FW_SHORT(letter, option)
 #define FW_LATER(name)
 
 static const fw_option_spelling spellings[] = {
@@ -86,6 +87,18 @@ static const fw_option_word words[] = {
 };
 enum { WORD_N = sizeof words / sizeof words[0] };
 
+static const struct {
+    char letter;
+    fw_option_id id;
+} shorts[] = {
+#undef FW_SHORT
+#define FW_SHORT(letter, option) {#letter[0], FW_OPTION_##option},
+#include "config/spellings.def"
+#undef FW_SHORT
+#define FW_SHORT(letter, option)
+};
+enum { SHORT_N = sizeof shorts / sizeof shorts[0] };
+
 static const char *const later[] = {
 #undef FW_LATER
 #define FW_LATER(name) #name,
@@ -97,6 +110,7 @@ enum { LATER_N = sizeof later / sizeof later[0] };
 #undef FW_ALIAS_BELOW
 #undef FW_WORD
 #undef FW_WORD_MORE
+#undef FW_SHORT
 #undef FW_LATER
 
 static const struct {
@@ -129,6 +143,19 @@ const char *fw_choice_also_at(size_t i, const char *const *choices, int *value) 
         return words_also[k].word;
     }
     return NULL;
+}
+
+int fw_option_by_letter(char letter, fw_command command) {
+    for (size_t i = 0; i < SHORT_N; i++)
+        if (shorts[i].letter == letter && (fw_option_get(shorts[i].id)->commands & (1u << command)) != 0)
+            return (int)shorts[i].id;
+    return -1;
+}
+
+char fw_option_letter(fw_option_id id) {
+    for (size_t i = 0; i < SHORT_N; i++)
+        if (shorts[i].id == id) return shorts[i].letter;
+    return 0;
 }
 
 bool fw_option_comes_later(const char *name) {
@@ -194,7 +221,8 @@ const char *fw_option_bounds(fw_option_id id, char *out, size_t bytes) {
 
 const char *fw_option_group_title(fw_option_group group) {
     static const char *const titles[FW_GROUP_N] = {
-        "Files", "Training", "Optimizer", "Reports, evaluation and saving", "Generation", "Machine", "Sharding"};
+        "Files",      "Training", "Optimizer", "Reports, evaluation and saving",
+        "Generation", "Machine",  "Sharding",  "Benchmarks"};
     FW_ASSERT(group >= 0 && group < FW_GROUP_N);
     return titles[group];
 }

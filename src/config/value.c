@@ -66,6 +66,10 @@ const char *fw_value_read_size(int64_t *out, const char *text) {
                  {"MB", 1000000},
                  {"GB", 1000000000},
                  {"TB", 1000000000000},
+                 {"K", INT64_C(1) << 10}, /* as nccl-tests and dd have it */
+                 {"M", INT64_C(1) << 20},
+                 {"G", INT64_C(1) << 30},
+                 {"T", INT64_C(1) << 40},
                  {"KiB", INT64_C(1) << 10},
                  {"MiB", INT64_C(1) << 20},
                  {"GiB", INT64_C(1) << 30},

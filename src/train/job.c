@@ -13,8 +13,9 @@
 enum { MEETING_S = 60, CPU_CAP = 4096, CHUNK_ROWS_MIN = 16, CHUNK_ROWS_MAX = 1024, CHUNK_BYTES = 64 << 20 };
 
 /* Meet the other ranks, then take an even share of the cores. */
-static fw_status open_place(fw_job *job, const fw_options *o) {
+fw_status fw_job_open_place(fw_job *job, const fw_options *o) {
     fw_comm_options place;
+    *job = (fw_job){0};
     int found;
     FW_TRY(fw_comm_options_from_environment(&place, &found));
     place.timeout_s = (double)o->ddp_timeout;
@@ -94,8 +95,7 @@ static fw_status open_model(fw_job *job, const fw_options *o, fw_job_needs needs
 }
 
 fw_status fw_job_open(fw_job *job, const fw_options *o, fw_job_needs needs) {
-    *job = (fw_job){0};
-    FW_TRY(open_place(job, o));
+    FW_TRY(fw_job_open_place(job, o));
     FW_TRY(fw_comm_agree(job->comm, open_model(job, o, needs)));
     int64_t hash = (int64_t)job->weights_hash; /* so far of this rank's part */
     FW_TRY(fw_comm_sum_i64(job->comm, &hash, 1));

@@ -33,6 +33,8 @@ typedef struct fw_job_needs {
     bool chat;         /* a folder without a chat template that is known here is an error */
     bool weights_hash; /* hash the weights while the tokenizer is read */
 } fw_job_needs;
+/* The first stage alone: place among the ranks, threads, device. The rest stays zeroed. Collective. */
+fw_status fw_job_open_place(fw_job *job, const fw_options *options);
 /* Place, threads, device; config, tokenizer, template, weight headers checked; all ranks agree. Collective. */
 fw_status fw_job_open(fw_job *job, const fw_options *options, fw_job_needs needs);
 /* Weights, gradients, activations: planned (strategy and all), compared with what the machine has, taken, and the weights

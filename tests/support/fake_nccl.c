@@ -103,6 +103,12 @@ static int step(fw_nccl_link *l, const fw_nccl_call *c, int64_t first, int64_t n
     else
         for (int64_t i = 0; i < n; i++) stage[l->rank][i] = get(c->buffer, first + i, c->dtype);
     if (!meet(l)) return 0;
+    for (int64_t i = 0; i < n && c->kind == FW_NCCL_ALL_TO_ALL; i++) { /* what is for this rank, of each other's step */
+        const int64_t at = first + i - own;
+        for (int r = 0; r < l->world && at >= 0 && at < part_n; r++)
+            put(c->part, r * part_n + at, c->dtype, stage[r][i]);
+    }
+    if (c->kind == FW_NCCL_ALL_TO_ALL) return meet(l);
     memcpy(result, stage[c->kind == FW_NCCL_BROADCAST ? c->root : 0], sizeof result);
     for (int r = 1; r < l->world && (scatters || c->kind == FW_NCCL_ALL_REDUCE); r++)
         for (int64_t i = 0; i < n; i++) result[i] += stage[r][i];

@@ -149,7 +149,7 @@ static void test_path(void **state) {
     char *path;
     setenv("FINEWIRE_MEASURED", "/a/b.json", 1);
     setenv("XDG_CONFIG_HOME", "/config", 1);
-    setenv("HOME", "/home/me", 1);
+    setenv("HOME", "/people/me", 1);
 #define EXPECT(given, text)                                                                                            \
     assert_int_equal(fw_measured_path(&path, given), FW_OK);                                                           \
     assert_string_equal(path, text);                                                                                   \
@@ -159,7 +159,7 @@ static void test_path(void **state) {
     unsetenv("FINEWIRE_MEASURED");
     EXPECT("", "/config/finewire/measured.json");
     setenv("XDG_CONFIG_HOME", "not/absolute", 1); /* the specification: to be ignored */
-    EXPECT(NULL, "/home/me/.config/finewire/measured.json");
+    EXPECT(NULL, "/people/me/.config/finewire/measured.json");
     unsetenv("XDG_CONFIG_HOME");
     unsetenv("HOME");
 #undef EXPECT

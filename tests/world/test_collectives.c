@@ -95,6 +95,18 @@ static int try_all_kinds(fw_comm *c, void *buffer, void *part, int64_t n, fw_dty
             FW_RANK_CHECK(same_bits(get(buffer, r * part_n + i, dtype), as_stored(value_of(r, i), dtype)));
     for (int64_t i = even_n; i < n; i++) FW_RANK_CHECK(get(buffer, i, dtype) == -1);
 
+    char *transposed; /* apart from buffer: beside it in shared memory, or private */
+    FW_RANK_CHECK(FW_NEW_ARRAY(transposed, (size_t)n * 4 + 1) == FW_OK);
+    for (int64_t i = 0; i < n; i++) put(buffer, i, dtype, value_of(me, i));
+    FW_RANK_CHECK(fw_comm_all_to_all(c, transposed, buffer, even_n, dtype, &request) == FW_OK);
+    FW_RANK_CHECK(fw_comm_wait(c, &request) == FW_OK);
+    for (int r = 0; r < world; r++)
+        for (int64_t i = 0; i < part_n; i++)
+            FW_RANK_CHECK(
+                same_bits(get(transposed, r * part_n + i, dtype), as_stored(value_of(r, me * part_n + i), dtype)));
+    for (int64_t i = 0; i < n; i++) FW_RANK_CHECK(same_bits(get(buffer, i, dtype), as_stored(value_of(me, i), dtype)));
+    fw_free(transposed);
+
     for (int root = n == BIG_N ? world - 1 : 0; root < world; root++) {
         for (int64_t i = 0; i < n; i++) put(buffer, i, dtype, me == root ? value_of(root, i) : 0);
         FW_RANK_CHECK(fw_comm_broadcast(c, buffer, (size_t)n * fw_dtype_bytes(dtype), root, &request) == FW_OK);
@@ -134,7 +146,7 @@ static int counters(fw_comm *c, void *context) {
     (void)context;
     const uint64_t w = (uint64_t)fw_comm_world(c);
     float *x;
-    fw_comm_request request[4] = {0};
+    fw_comm_request request[5] = {0};
     fw_comm_counters n;
     const int64_t elements = 60 * 1000; /* 60 divides by 1..5 */
     FW_RANK_CHECK(fw_comm_alloc(c, (void **)&x, (size_t)elements * 4, "x") == FW_OK);
@@ -145,7 +157,9 @@ static int counters(fw_comm *c, void *context) {
     FW_RANK_CHECK(fw_comm_all_gather(c, x, x + fw_comm_rank(c) * elements / fw_comm_world(c), elements, FW_F32,
                                      &request[2]) == FW_OK);
     FW_RANK_CHECK(fw_comm_broadcast(c, x, 12345, 0, &request[3]) == FW_OK);
-    for (int i = 3; i >= 0; i--) FW_RANK_CHECK(fw_comm_wait(c, &request[i]) == FW_OK); /* any order */
+    static float transposed[60 * 1000];
+    FW_RANK_CHECK(fw_comm_all_to_all(c, transposed, x, elements, FW_F32, &request[4]) == FW_OK);
+    for (int i = 4; i >= 0; i--) FW_RANK_CHECK(fw_comm_wait(c, &request[i]) == FW_OK); /* any order */
     fw_comm_get_counters(c, &n);
     const uint64_t sum = 3 * 2 * (w - 1) * 240000 / w, scatter = (w - 1) * 120000 / w, gather = (w - 1) * 240000 / w;
     const uint64_t cast = w > 1 ? 12345 : 0;
@@ -157,8 +171,10 @@ static int counters(fw_comm *c, void *context) {
     FW_RANK_CHECK(n.all_gather.received_bytes == gather);
     FW_RANK_CHECK(n.broadcast.call_n == 1 && n.broadcast.sent_bytes == (is_root ? cast : 0));
     FW_RANK_CHECK(n.broadcast.received_bytes == (is_root ? 0 : cast));
-    FW_RANK_CHECK(n.total.call_n == 6 && n.total.sent_bytes == sum + scatter + gather + (is_root ? cast : 0));
-    FW_RANK_CHECK(n.total.received_bytes == sum + scatter + gather + (is_root ? 0 : cast));
+    FW_RANK_CHECK(n.all_to_all.call_n == 1 && n.all_to_all.sent_bytes == gather);
+    FW_RANK_CHECK(n.all_to_all.received_bytes == gather);
+    FW_RANK_CHECK(n.total.call_n == 7 && n.total.sent_bytes == sum + scatter + 2 * gather + (is_root ? cast : 0));
+    FW_RANK_CHECK(n.total.received_bytes == sum + scatter + 2 * gather + (is_root ? 0 : cast));
     return 0;
 }
 

@@ -72,6 +72,16 @@ static int try_kinds(fw_comm *c, fw_device *d, float *x, int64_t n, int first, i
     FW_RANK_CHECK(fw_copy(d, got, x, (size_t)n * sizeof *got) == FW_OK);
     for (int64_t i = 0; i < n; i++) FW_RANK_CHECK(got[i] == sum_of(first, stride, world, i));
 
+    const int64_t half_n = part_n / 2 * world; /* from the first half of x to the second */
+    FW_RANK_CHECK(fill(d, x, me_in_job, n) == FW_OK);
+    FW_RANK_CHECK(fw_comm_all_to_all(c, x + half_n, x, half_n, FW_F32, &request) == FW_OK);
+    FW_RANK_CHECK(fw_comm_wait(c, &request) == FW_OK);
+    FW_RANK_CHECK(fw_copy(d, got, x + half_n, (size_t)half_n * sizeof *got) == FW_OK);
+    for (int64_t i = 0; i < half_n; i++) {
+        const int64_t r = i / (part_n / 2), at = me * (part_n / 2) + i % (part_n / 2);
+        FW_RANK_CHECK(got[i] == value(first + (int)r * stride, at));
+    }
+
     FW_RANK_CHECK(fill(d, x, me_in_job, n) == FW_OK);
     FW_RANK_CHECK(fw_comm_broadcast(c, x, (size_t)n * sizeof *x, world - 1, &request) == FW_OK);
     FW_RANK_CHECK(fw_comm_wait(c, &request) == FW_OK);

@@ -20,10 +20,12 @@ typedef enum fw_nccl_kind {
     FW_NCCL_ALL_REDUCE,
     FW_NCCL_REDUCE_SCATTER,
     FW_NCCL_ALL_GATHER,
-    FW_NCCL_BROADCAST
+    FW_NCCL_BROADCAST,
+    FW_NCCL_ALL_TO_ALL
 } fw_nccl_kind;
 
-/* dtype: FW_F32 or FW_BF16; FW_U8 for broadcast. part: n / world elements, in place or not; sums only. */
+/* dtype: FW_F32 or FW_BF16; FW_U8 for broadcast. part: n / world elements, in place or not; n, apart from buffer, for
+ * all_to_all. Sums only. */
 typedef struct fw_nccl_call {
     fw_nccl_kind kind;
     fw_dtype dtype;

@@ -75,7 +75,8 @@ static fw_status hand_over(fw_comm *c, const fw_comm_op *op, uint64_t ticket) {
     static const fw_nccl_kind kinds[FW_COMM_KIND_N] = {[FW_COMM_ALL_REDUCE] = FW_NCCL_ALL_REDUCE,
                                                        [FW_COMM_REDUCE_SCATTER] = FW_NCCL_REDUCE_SCATTER,
                                                        [FW_COMM_ALL_GATHER] = FW_NCCL_ALL_GATHER,
-                                                       [FW_COMM_BROADCAST] = FW_NCCL_BROADCAST};
+                                                       [FW_COMM_BROADCAST] = FW_NCCL_BROADCAST,
+                                                       [FW_COMM_ALL_TO_ALL] = FW_NCCL_ALL_TO_ALL};
     fw_nccl *n = fw_nccl_of(c);
     fw_nccl_link *link = fw_nccl_part_of(c)->link;
     const fw_nccl_call call = {.kind = kinds[op->kind],

@@ -51,10 +51,11 @@ static fw_status alloc(fw_comm *c, void **out, size_t bytes, const char *what) {
 }
 
 static fw_status run(fw_comm *c, const fw_comm_op *op) {
-    size_t bytes = (size_t)op->n * fw_dtype_bytes(op->dtype);
+    const size_t bytes = fw_comm_op_bytes(op);
     if (bytes == 0 || op->part == op->buffer) return FW_OK;
-    void *to = op->kind == FW_COMM_REDUCE_SCATTER ? op->part : op->kind == FW_COMM_ALL_GATHER ? op->buffer : NULL;
-    const void *from = op->kind == FW_COMM_REDUCE_SCATTER ? op->buffer : op->part;
+    const int scatters = op->kind == FW_COMM_REDUCE_SCATTER || op->kind == FW_COMM_ALL_TO_ALL;
+    void *to = scatters ? op->part : op->kind == FW_COMM_ALL_GATHER ? op->buffer : NULL;
+    const void *from = scatters ? op->buffer : op->part;
     if (to == NULL) return FW_OK;
     if (device_of(c) != NULL) return fw_copy(device_of(c), to, from, bytes);
     memcpy(to, from, bytes);

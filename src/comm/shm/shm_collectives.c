@@ -40,7 +40,8 @@ static void copy_small(void *to, const void *from, int64_t bytes) {
 static int64_t given_bytes(const run *u) {
     switch (u->op->kind) {
     case FW_COMM_ALL_REDUCE:
-    case FW_COMM_REDUCE_SCATTER: return u->op->n * u->size;
+    case FW_COMM_REDUCE_SCATTER:
+    case FW_COMM_ALL_TO_ALL: return u->op->n * u->size;
     case FW_COMM_ALL_GATHER: return u->op->n / u->world * u->size;
     case FW_COMM_BROADCAST: return u->op->n;
     case FW_COMM_KIND_N: break;
@@ -57,14 +58,17 @@ static void give_small(const run *u) {
 static void take_small(const run *u) {
     const fw_comm_op *op = u->op;
     const int64_t bytes = given_bytes(u), part_n = op->n / u->world;
-    const int is_scatter = op->kind == FW_COMM_REDUCE_SCATTER;
+    const int is_scatter = op->kind == FW_COMM_REDUCE_SCATTER, is_transpose = op->kind == FW_COMM_ALL_TO_ALL;
     const void *from[FW_COMM_MAX_WORLD];
     for (int r = 0; r < u->world; r++)
-        from[r] = fw_shm_slot(u->s, r, op->number) + (is_scatter ? u->me * part_n * u->size : 0);
+        from[r] = fw_shm_slot(u->s, r, op->number) + (is_scatter || is_transpose ? u->me * part_n * u->size : 0);
     if (op->kind == FW_COMM_ALL_GATHER) {
         for (int r = 0; r < u->world; r++) copy_small((char *)op->buffer + r * bytes, from[r], bytes);
     } else if (op->kind == FW_COMM_BROADCAST) {
         if (u->me != op->root) copy_small(op->buffer, from[op->root], bytes);
+    } else if (is_transpose) {
+        for (int r = 0; r < u->world; r++)
+            copy_small((char *)op->part + r * part_n * u->size, from[r], part_n * u->size);
     } else {
         void *to = is_scatter ? op->part : op->buffer;
         fw_comm_sum(&to, 1, from, u->world, is_scatter ? part_n : op->n, op->dtype);
@@ -103,6 +107,15 @@ static void bring_part(const run *u) {
         fw_comm_copy(u->meeting.buffer[(u->me + k) % u->world] + u->me * bytes, u->op->part, (size_t)bytes);
 }
 
+/* Part me of every rank's buffer, beginning with the neighbour's. */
+static void fetch_own_parts(const run *u) {
+    const int64_t bytes = u->op->n / u->world * u->size;
+    for (int k = 1; k <= u->world; k++) {
+        int r = (u->me + k) % u->world;
+        fw_comm_copy((char *)u->op->part + r * bytes, u->meeting.buffer[r] + u->me * bytes, (size_t)bytes);
+    }
+}
+
 /* 0: this way is not open. */
 static int run_shared(const run *u) {
     const fw_shm_meeting *m = &u->meeting;
@@ -123,6 +136,9 @@ static int run_shared(const run *u) {
         if (m->buffer[u->op->root] == NULL) return 0;
         if (u->me != u->op->root) fw_comm_copy(u->op->buffer, m->buffer[u->op->root], (size_t)u->op->n);
         return 1;
+    case FW_COMM_ALL_TO_ALL:
+        if (m->buffers_shared) fetch_own_parts(u);
+        return m->buffers_shared;
     case FW_COMM_KIND_N: break;
     }
     return 0;
@@ -160,18 +176,22 @@ static fw_status all_reduce_staged(const run *u) {
     return FW_OK;
 }
 
-/* A rank's half: a piece of every rank's part, one behind the other. */
-static fw_status reduce_scatter_staged(const run *u) {
+/* reduce_scatter and all_to_all. A rank's half: a piece of every rank's part, one behind the other. */
+static fw_status scatter_staged(const run *u) {
     const int64_t part_n = u->op->n / u->world, piece_n = u->s->half_bytes / u->size / u->world;
     for (int64_t at = 0, k = 0; at < part_n; at += piece_n, k++) {
         int64_t now_n = smaller(piece_n, part_n - at);
         const void *from[FW_COMM_MAX_WORLD];
+        char *to = (char *)u->op->part + at * u->size;
         for (int r = 0; r < u->world; r++)
             copy_small(half(u, u->me, k) + r * now_n * u->size, (char *)u->op->buffer + (r * part_n + at) * u->size,
                        now_n * u->size);
         FW_TRY(barrier(u));
         for (int r = 0; r < u->world; r++) from[r] = half(u, r, k) + u->me * now_n * u->size;
-        fw_comm_sum(&(void *){(char *)u->op->part + at * u->size}, 1, from, u->world, now_n, u->op->dtype);
+        if (u->op->kind == FW_COMM_REDUCE_SCATTER)
+            fw_comm_sum(&(void *){to}, 1, from, u->world, now_n, u->op->dtype);
+        else
+            for (int r = 0; r < u->world; r++) copy_small(to + r * part_n * u->size, from[r], now_n * u->size);
     }
     return FW_OK;
 }
@@ -205,7 +225,8 @@ static fw_status broadcast_staged(const run *u) {
 static fw_status run_staged(const run *u) {
     switch (u->op->kind) {
     case FW_COMM_ALL_REDUCE: return all_reduce_staged(u);
-    case FW_COMM_REDUCE_SCATTER: return reduce_scatter_staged(u);
+    case FW_COMM_REDUCE_SCATTER:
+    case FW_COMM_ALL_TO_ALL: return scatter_staged(u);
     case FW_COMM_ALL_GATHER: return all_gather_staged(u);
     case FW_COMM_BROADCAST: return broadcast_staged(u);
     case FW_COMM_KIND_N: break;

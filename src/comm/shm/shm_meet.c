@@ -53,14 +53,13 @@ static void put_label(fw_shm_descriptor *d, const char *label) {
 }
 
 fw_status fw_shm_meet(fw_comm *c, const fw_comm_op *op, fw_shm_meeting *out) {
-    const size_t bytes = (size_t)op->n * fw_dtype_bytes(op->dtype);
     fw_shm_descriptor *mine = descriptor_of(c, c->options.rank, op->number);
     mine->kind = (int32_t)op->kind;
     mine->dtype = (int32_t)op->dtype;
     mine->root = op->root;
     mine->n = op->n;
-    mine->buffer = locate(c, op->buffer, bytes);
-    mine->part = op->part != NULL ? locate(c, op->part, bytes / (size_t)c->options.world) : mine->buffer;
+    mine->buffer = locate(c, op->buffer, fw_comm_op_bytes(op));
+    mine->part = op->part != NULL ? locate(c, op->part, fw_comm_op_part_bytes(op, c->options.world)) : mine->buffer;
     put_label(mine, fw_comm_op_label(op));
     FW_TRY(fw_shm_data_barrier(c, op));
     const fw_shm_descriptor *zero = descriptor_of(c, 0, op->number);

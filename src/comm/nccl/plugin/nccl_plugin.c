@@ -190,8 +190,24 @@ static ncclDataType_t type_of(fw_dtype t) {
     return t == FW_F32 ? ncclFloat32 : t == FW_BF16 ? ncclBfloat16 : ncclUint8;
 }
 
+/* Every pair of ranks sends and receives a part; one call to NCCL, so that none waits for another. */
+static ncclResult_t all_to_all(const fw_nccl_call *call, fw_nccl_link *link, int world, size_t part_n) {
+    const size_t part_bytes = part_n * fw_dtype_bytes(call->dtype);
+    const ncclDataType_t t = type_of(call->dtype);
+    ncclResult_t result = ncclGroupStart();
+    for (int r = 0; r < world && result == ncclSuccess; r++) {
+        result =
+            ncclSend((const char *)call->buffer + (size_t)r * part_bytes, part_n, t, r, link->comm, link->gpu->comm);
+        if (result == ncclSuccess || result == ncclInProgress)
+            result = ncclRecv((char *)call->part + (size_t)r * part_bytes, part_n, t, r, link->comm, link->gpu->comm);
+        if (result == ncclInProgress) result = ncclSuccess;
+    }
+    const ncclResult_t ended = ncclGroupEnd();
+    return result == ncclSuccess ? ended : result;
+}
+
 static fw_status start(fw_nccl_link *link, const fw_nccl_call *call) {
-    static const char *const names[] = {"all_reduce", "reduce_scatter", "all_gather", "broadcast"};
+    static const char *const names[] = {"all_reduce", "reduce_scatter", "all_gather", "broadcast", "all_to_all"};
     fw_nccl_gpu *g = link->gpu;
     if (link->aborted) return aborted();
     FW_TRY(cuda_status("order", cudaEventRecord(g->issued, g->compute)));
@@ -212,6 +228,7 @@ static fw_status start(fw_nccl_link *link, const fw_nccl_call *call) {
     case FW_NCCL_BROADCAST:
         result = ncclBroadcast(call->buffer, call->buffer, n, t, call->root, link->comm, g->comm);
         break;
+    case FW_NCCL_ALL_TO_ALL: result = all_to_all(call, link, world, part_n); break;
     }
     return nccl_status(names[call->kind], result, link->comm);
 }
