@@ -1,6 +1,9 @@
 #include "base/host.h"
 
+#include "base/cgroup.h"
+
 #include <limits.h>
+#include <math.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,28 +12,10 @@
 #include <time.h>
 #include <unistd.h>
 
-/* First line of a small system file; returns 0 when it cannot be read. */
-static int read_line(const char *path, char *line, int line_bytes) {
-    FILE *f = fopen(path, "re");
-    if (f == NULL) return 0;
-    int ok = fgets(line, line_bytes, f) != NULL;
-    fclose(f);
-    return ok;
-}
-
-/* Whole CPUs of the cgroup quota, rounded up; INT_MAX when there is none. */
+/* Whole CPUs of the cgroup's quota, rounded up; INT_MAX when there is none. */
 static int quota_cpus(void) {
-    char line[128];
-    long long quota = -1, period = 100000;
-    if (read_line("/sys/fs/cgroup/cpu.max", line, sizeof line)) {
-        if (sscanf(line, "%lld %lld", &quota, &period) != 2) return INT_MAX; /* "max 100000" */
-    } else if (read_line("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", line, sizeof line)) {
-        quota = atoll(line);
-        if (read_line("/sys/fs/cgroup/cpu/cpu.cfs_period_us", line, sizeof line)) period = atoll(line);
-    }
-    if (quota <= 0 || period <= 0) return INT_MAX;
-    long long whole = (quota + period - 1) / period;
-    return whole < INT_MAX ? (int)whole : INT_MAX;
+    const double quota = fw_cgroup_cpus("");
+    return quota < 0 || quota >= INT_MAX ? INT_MAX : (int)ceil(quota);
 }
 
 int fw_host_cpus(int *cpus, int cpu_cap) {
@@ -59,24 +44,9 @@ static uint64_t proc_kb(const char *path, const char *key) {
     return value;
 }
 
-static uint64_t read_number(const char *path) {
-    char line[64];
-    if (!read_line(path, line, sizeof line) || line[0] < '0' || line[0] > '9') return 0;
-    return strtoull(line, NULL, 10);
-}
-
 uint64_t fw_host_memory_available(void) {
-    uint64_t available = proc_kb("/proc/meminfo", "MemAvailable");
-    uint64_t limit = read_number("/sys/fs/cgroup/memory.max"), used = read_number("/sys/fs/cgroup/memory.current");
-    if (limit == 0) {
-        limit = read_number("/sys/fs/cgroup/memory/memory.limit_in_bytes");
-        used = read_number("/sys/fs/cgroup/memory/memory.usage_in_bytes");
-    }
-    if (limit != 0) {
-        uint64_t left = limit > used ? limit - used : 0;
-        if (left < available) available = left;
-    }
-    return available;
+    uint64_t available = proc_kb("/proc/meminfo", "MemAvailable"), limit, left;
+    return fw_cgroup_memory("", &limit, &left) && left < available ? left : available;
 }
 
 uint64_t fw_host_resident_bytes(void) { return proc_kb("/proc/self/status", "VmRSS"); }

@@ -126,6 +126,7 @@ typedef struct fw_machine_driver {
     char error[FW_MACHINE_NAME_BYTES];                                  /* of a failure, in words */
     char version[FW_MACHINE_NAME_BYTES], module[FW_MACHINE_NAME_BYTES]; /* of the library, of the kernel's module */
     int cuda_version;                                                   /* 12040 is CUDA 12.4: the newest it can run */
+    int lost_gpu_n;                                                     /* "has fallen off the bus" */
     int pci_gpu_n; /* NVIDIA GPUs in the PCI list of the system, with or without a driver */
 } fw_machine_driver;
 
@@ -137,7 +138,7 @@ typedef struct fw_machine_nic {
     bool rdma;                         /* of /sys/class/infiniband; otherwise of /sys/class/net */
     char layer[16];                    /* "InfiniBand" or "Ethernet" */
     char state[16];                    /* "ACTIVE", "DOWN", ...; "up", "down" */
-    double gbit_per_s;                 /* 0: unknown */
+    double gbit_per_s;
     int numa;
 } fw_machine_nic;
 
@@ -169,7 +170,8 @@ typedef struct fw_machine_numa {
 } fw_machine_numa;
 
 typedef struct fw_machine_cpu {
-    char model[FW_MACHINE_NAME_BYTES], arch[16];
+    char model[FW_MACHINE_NAME_BYTES];
+    char vendor[16], arch[16];      /* "GenuineIntel", "AuthenticAMD"; "x86_64" */
     int socket_n, core_n, thread_n; /* online */
     int usable_n;                   /* threads that this process may run on */
     double quota_cpus;              /* of the cgroup; FW_MACHINE_UNKNOWN: none */
