@@ -70,6 +70,10 @@ for code in list(inert):  # nor may the parts of a pair that the reference does 
 
 digits = pre_tokenizers.Digits(individual_digits=True)
 numeric = {c for c in CODES if len(digits.pre_tokenize_str("a" + chr(c))) > 1}
+punctuation = {c for c in CODES if c >= 0x80 and not pre_tokenizers.Punctuation("removed").pre_tokenize_str(chr(c))}
+accents = {c for c in CODES if normalizers.StripAccents().normalize_str(chr(c)) == ""}
+lower = {c: normalizers.Lowercase().normalize_str(chr(c)) for c in CODES if c >= 0x80}
+lower = {c: ord(to) for c, to in lower.items() if to != chr(c) and c != 0x130}  # U+0130 alone becomes two
 
 
 def ranges(codes):
@@ -79,6 +83,19 @@ def ranges(codes):
             out[-1][1] = code
         else:
             out.append([code, code])
+    return out
+
+
+def mappings(pairs):
+    """Runs of code points `step` apart that move by the same distance."""
+    out = []
+    for code, to in sorted(pairs.items()):
+        if out and to - code == out[-1][3]:
+            first, last, step, _ = out[-1]
+            if code - last == (step or code - last) and code - last <= 2:
+                out[-1][1:3] = code, code - last
+                continue
+        out.append([code, code, 0, to - code])
     return out
 
 
@@ -92,4 +109,13 @@ for first, last in ranges(inert):
 print("};\nstatic const fw_unicode_range numeric[] = {")
 for first, last in ranges(numeric):
     print(f"    {{0x{first:x}, 0x{last:x}}},")
+print("};")
+for name, codes in (("punctuation", punctuation), ("accents", accents)):
+    print(f"static const fw_unicode_range {name}[] = {{")
+    for first, last in ranges(codes):
+        print(f"    {{0x{first:x}, 0x{last:x}}},")
+    print("};")
+print("static const fw_unicode_mapping lower[] = {")
+for first, last, step, by in mappings(lower):
+    print(f"    {{0x{first:x}, 0x{last:x}, {step or 1}, {by}}},")
 print("};")

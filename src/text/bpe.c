@@ -43,59 +43,54 @@ static fw_status consider(fw_bpe_scratch *s, const fw_vocab *vocab, int32_t left
     return merge == NULL ? FW_OK : heap_push(s, (fw_bpe_candidate){merge->rank, left, merge->id});
 }
 
-/* The word as symbols of single bytes. Bytes without a token become unk, one for each byte or for each run. */
-static size_t make_symbols(fw_bpe_symbol *symbol, const fw_tokenizer *t, const char *word, size_t word_bytes) {
-    size_t n = 0;
-    bool after_unk = false;
-    for (size_t i = 0; i < word_bytes; i++) {
-        int32_t id = t->vocab.byte_id[(unsigned char)word[i]];
-        bool is_unk = id < 0;
-        if (is_unk) {
-            if (t->unk_id < 0 || (t->fuse_unk && after_unk)) continue;
-            id = t->unk_id;
-        }
-        after_unk = is_unk;
-        symbol[n] = (fw_bpe_symbol){id, (int32_t)n - 1, (int32_t)n + 1, (uint32_t)i};
-        n++;
-    }
-    if (n > 0) symbol[n - 1].next = -1;
-    return n;
-}
-
-fw_status fw_bpe_run(fw_bpe_scratch *s, const fw_tokenizer *t, const char *word, size_t word_bytes, size_t *symbol_n) {
-    if (s->symbol_cap < word_bytes) {
-        size_t cap = s->symbol_cap ? s->symbol_cap : 64;
-        while (cap < word_bytes) cap *= 2;
-        FW_TRY(FW_GROW_ARRAY(s->symbol, cap));
-        s->symbol_cap = cap;
-    }
-    size_t n = make_symbols(s->symbol, t, word, word_bytes);
-    *symbol_n = n;
-    if (word_bytes >= FW_BPE_LONG_BYTES) return fw_bpe_merge_long(s->symbol, &t->vocab, symbol_n);
+static fw_status merge_by_heap(fw_bpe_scratch *s, const fw_vocab *vocab, size_t n) {
     s->heap_n = 0;
-    for (size_t i = 0; i + 1 < n; i++) FW_TRY(consider(s, &t->vocab, (int32_t)i, (int32_t)i + 1));
+    for (size_t i = 0; i < n; i++) {
+        s->symbol[i].previous = (int32_t)i - 1;
+        s->symbol[i].next = i + 1 < n ? (int32_t)i + 1 : -1;
+        if (i > 0) FW_TRY(consider(s, vocab, (int32_t)i - 1, (int32_t)i));
+    }
     while (s->heap_n > 0) {
         fw_bpe_candidate best = heap_pop(s);
         fw_bpe_symbol *left = &s->symbol[best.at];
         if (left->id < 0 || left->next < 0) continue; /* merged into another meanwhile, or nothing follows now */
         fw_bpe_symbol *right = &s->symbol[left->next];
-        const fw_merge *merge = fw_vocab_merge(&t->vocab, left->id, right->id);
+        const fw_merge *merge = fw_vocab_merge(vocab, left->id, right->id);
         if (merge == NULL || merge->id != best.id) continue; /* the pair is not what it was */
         right->id = -1;
         left->id = best.id;
         left->next = right->next;
-        --*symbol_n;
         if (left->next >= 0) {
             s->symbol[left->next].previous = best.at;
-            FW_TRY(consider(s, &t->vocab, best.at, left->next));
+            FW_TRY(consider(s, vocab, best.at, left->next));
         }
-        if (left->previous >= 0) FW_TRY(consider(s, &t->vocab, left->previous, best.at));
+        if (left->previous >= 0) FW_TRY(consider(s, vocab, left->previous, best.at));
     }
+    return FW_OK;
+}
+
+/* The symbols that are left, one after the other. */
+static size_t close_ranks(fw_bpe_symbol *symbol, size_t n) {
+    size_t left_n = 0;
+    for (size_t i = 0; i < n; i++)
+        if (symbol[i].id >= 0) symbol[left_n++] = symbol[i];
+    return left_n;
+}
+
+fw_status fw_bpe_run(fw_bpe_scratch *s, const fw_tokenizer *t, const char *word, size_t word_bytes, size_t *symbol_n) {
+    size_t n = 0;
+    FW_TRY(fw_bpe_make_symbols(s, t, word, word_bytes, &n));
+    if (n >= FW_BPE_LONG_N)
+        FW_TRY(fw_bpe_merge_long(s->symbol, &t->vocab, n));
+    else
+        FW_TRY(merge_by_heap(s, &t->vocab, n));
+    *symbol_n = close_ranks(s->symbol, n);
     return FW_OK;
 }
 
 void fw_bpe_scratch_fini(fw_bpe_scratch *s) {
     fw_free(s->symbol);
     fw_free(s->heap);
+    fw_strbuf_fini(&s->spelling);
     *s = (fw_bpe_scratch){0};
 }

@@ -158,7 +158,7 @@ static fw_status open_frame(work *w) {
 }
 
 /* Merge at the places of the top frame until it is empty, or until a bucket has come up that goes first. */
-static fw_status work_on_frame(work *w, size_t *symbol_n) {
+static fw_status work_on_frame(work *w) {
     frame *f = &w->frame[w->frame_n - 1];
     uint32_t lowest = no_rank;
     while (f->first < f->end && lowest > f->rank) {
@@ -170,7 +170,6 @@ static fw_status work_on_frame(work *w, size_t *symbol_n) {
         left->next = w->symbol[right].next;
         w->symbol[right].id = -1;
         w->pair[right].rank = no_rank;
-        --*symbol_n;
         if (left->next >= 0) w->symbol[left->next].previous = at;
         FW_TRY(consider(w, at, &lowest));
         if (left->previous >= 0) FW_TRY(consider(w, left->previous, &lowest));
@@ -178,20 +177,19 @@ static fw_status work_on_frame(work *w, size_t *symbol_n) {
     return FW_OK;
 }
 
-static fw_status merge_all(work *w, size_t *symbol_n) {
+static fw_status merge_all(work *w) {
     for (;;) {
         while (w->frame_n > 0 && w->frame[w->frame_n - 1].first == w->frame[w->frame_n - 1].end) w->frame_n--;
         if (w->queue_n > 0 && (w->frame_n == 0 || w->queue[0] <= w->frame[w->frame_n - 1].rank))
             FW_TRY(open_frame(w));
         else if (w->frame_n == 0)
             return FW_OK;
-        FW_TRY(work_on_frame(w, symbol_n));
+        FW_TRY(work_on_frame(w));
     }
 }
 
-fw_status fw_bpe_merge_long(fw_bpe_symbol *symbol, const fw_vocab *vocab, size_t *symbol_n) {
+fw_status fw_bpe_merge_long(fw_bpe_symbol *symbol, const fw_vocab *vocab, size_t n) {
     work w = {.vocab = vocab, .symbol = symbol, .spare = NO_CHUNK};
-    const size_t n = *symbol_n;
     uint32_t lowest = no_rank;
     fw_status status = FW_OK;
     if (n < 2 || vocab->merge_n == 0) return FW_OK;
@@ -199,8 +197,12 @@ fw_status fw_bpe_merge_long(fw_bpe_symbol *symbol, const fw_vocab *vocab, size_t
     FW_TRY_OR(FW_NEW_ARRAY(w.head, vocab->merge_n), done);
     FW_TRY_OR(FW_NEW_ARRAY(w.queue, vocab->merge_n), done);
     memset(w.head, 0xff, vocab->merge_n * sizeof *w.head); /* NO_CHUNK */
+    for (size_t i = 0; i < n; i++) {
+        symbol[i].previous = (int32_t)i - 1;
+        symbol[i].next = i + 1 < n ? (int32_t)i + 1 : -1;
+    }
     for (size_t i = 0; i < n; i++) FW_TRY_OR(consider(&w, (int32_t)i, &lowest), done);
-    FW_TRY_OR(merge_all(&w, symbol_n), done);
+    FW_TRY_OR(merge_all(&w), done);
 done:
     fw_free(w.pair);
     fw_free(w.head);

@@ -4,32 +4,24 @@
 #include "text/tokenizer_parts.h"
 #include "text/unicode.h"
 #include "text/utf8.h"
+#include "text/word_cache.h"
 
 #include <string.h>
 
-/* One cache line: short words with few ids. The cache is direct-mapped, so its size is fixed. */
-enum { CACHE_N = 1 << 14, CACHE_WORD_BYTES = 24, CACHE_IDS = 7 };
 enum { SCRATCH_KEEP_BYTES = 1 << 22 };
-
-typedef struct cached_word {
-    uint64_t hash;
-    uint8_t word_bytes, id_n; /* word_bytes 0: free */
-    bool exact;               /* the ids stand for the bytes of the word one after the other: none unknown */
-    char word[CACHE_WORD_BYTES];
-    int32_t id[CACHE_IDS];
-} cached_word;
 
 struct fw_encoder {
     const fw_tokenizer *tokenizer;
     fw_regex_scratch *regex;
     fw_normal normal;
+    fw_pre_scratch pre;
     fw_strbuf shape, spelling;
     fw_bpe_scratch bpe;
-    cached_word *cache;
+    fw_cached_word *cache;
     /* of the call that is running */
     fw_ids *ids;
     fw_offsets *offsets;
-    size_t base, hint; /* where the stretch starts in the caller's text; see fw_normal_original */
+    size_t base; /* where the stretch starts in the caller's text */
 };
 
 fw_status fw_encoder_create(fw_encoder **out, const fw_tokenizer *tokenizer) {
@@ -39,7 +31,7 @@ fw_status fw_encoder_create(fw_encoder **out, const fw_tokenizer *tokenizer) {
     FW_TRY_OR(FW_NEW(e), done);
     e->tokenizer = tokenizer;
     FW_TRY_OR(fw_regex_scratch_create(&e->regex), done);
-    FW_TRY_OR(FW_NEW_ARRAY(e->cache, CACHE_N), done);
+    FW_TRY_OR(FW_NEW_ARRAY(e->cache, FW_WORD_CACHE_N), done);
     *out = e;
     e = NULL;
 done:
@@ -51,6 +43,7 @@ void fw_encoder_destroy(fw_encoder *e) {
     if (e == NULL) return;
     fw_regex_scratch_destroy(e->regex);
     fw_normal_fini(&e->normal);
+    fw_pre_scratch_fini(&e->pre);
     fw_strbuf_fini(&e->shape);
     fw_strbuf_fini(&e->spelling);
     fw_bpe_scratch_fini(&e->bpe);
@@ -74,40 +67,69 @@ static fw_status push_offset(fw_offsets *offsets, size_t offset) {
 static fw_status put_id(fw_encoder *e, const fw_piece *word, int32_t id, size_t at) {
     FW_TRY(fw_ids_push(e->ids, id));
     if (e->offsets == NULL) return FW_OK;
-    if (word->prefixed && at > 0) at--;
-    return push_offset(e->offsets, e->base + fw_normal_original(&e->normal, word->start + at, &e->hint));
+    size_t place = word->origin ? word->origin[at] : word->start + at;
+    return push_offset(e->offsets, e->base + fw_normal_original(&e->normal, place));
 }
 
 /* With ignore_merges a word that is in the vocabulary is one token, however it would be merged. Control
  * tokens are in the vocabulary too, and must not come from text this way. */
 static fw_status whole_word(fw_encoder *e, const fw_piece *word, int32_t *id) {
-    const fw_vocab *vocab = &e->tokenizer->vocab;
+    const fw_tokenizer *t = e->tokenizer;
+    const char *spelling = word->text;
+    size_t spelling_bytes = word->bytes;
     *id = -1;
-    fw_strbuf_clear(&e->spelling);
-    FW_TRY(fw_strbuf_reserve(&e->spelling, 2 * word->bytes));
-    for (size_t i = 0; i < word->bytes; i++)
-        e->spelling.len_bytes +=
-            fw_utf8_put(e->spelling.data + e->spelling.len_bytes, fw_vocab_byte_char((unsigned char)word->text[i]));
-    int32_t found = fw_vocab_find(vocab, e->spelling.data, e->spelling.len_bytes);
-    if (found >= 0 && (vocab->flags[found] & FW_TOKEN_MODEL) && !(vocab->flags[found] & FW_TOKEN_SPECIAL)) *id = found;
-    return FW_OK;
-}
-
-static fw_status merge_word(fw_encoder *e, const fw_piece *word) {
-    if (e->tokenizer->ignore_merges && word->bytes <= FW_TOKEN_MAX_BYTES / 2) {
-        int32_t id;
-        FW_TRY(whole_word(e, word, &id));
-        if (id >= 0) return put_id(e, word, id, 0);
+    if (word->bytes > FW_TOKEN_MAX_BYTES) return FW_OK;
+    if (t->takes_bytes) {
+        fw_strbuf_clear(&e->spelling);
+        FW_TRY(fw_strbuf_reserve(&e->spelling, 2 * word->bytes));
+        for (size_t i = 0; i < word->bytes; i++)
+            e->spelling.len_bytes +=
+                fw_utf8_put(e->spelling.data + e->spelling.len_bytes, fw_vocab_byte_char((unsigned char)word->text[i]));
+        spelling = e->spelling.data;
+        spelling_bytes = e->spelling.len_bytes;
+    } else if (memchr(spelling, 0, spelling_bytes) != NULL) {
+        return FW_OK; /* no token has a zero byte */
     }
-    size_t n;
-    FW_TRY(fw_bpe_run(&e->bpe, e->tokenizer, word->text, word->bytes, &n));
-    for (int32_t i = n > 0 ? 0 : -1; i >= 0; i = e->bpe.symbol[i].next)
-        FW_TRY(put_id(e, word, e->bpe.symbol[i].id, e->bpe.symbol[i].start));
-    if (e->bpe.symbol_cap * sizeof *e->bpe.symbol > SCRATCH_KEEP_BYTES) fw_bpe_scratch_fini(&e->bpe);
+    int32_t found = fw_vocab_find(&t->vocab, spelling, spelling_bytes);
+    if (found >= 0 && (t->vocab.flags[found] & FW_TOKEN_MODEL) && !(t->vocab.flags[found] & FW_TOKEN_SPECIAL))
+        *id = found;
     return FW_OK;
 }
 
-static fw_status put_cached(fw_encoder *e, const fw_piece *word, const cached_word *slot) {
+static void keep_word(fw_encoder *e, const fw_word_key *key, size_t word_bytes, const fw_bpe_symbol *symbol, size_t n) {
+    fw_cached_word *slot = &e->cache[fw_word_slot(key, word_bytes)];
+    size_t at = 0;
+    slot->key = *key;
+    slot->word_bytes = (uint16_t)word_bytes;
+    slot->id_n = (uint8_t)n;
+    slot->exact = true;
+    for (size_t i = 0; i < n; i++) {
+        slot->id[i] = symbol[i].id;
+        slot->exact &= symbol[i].start == at;
+        at += e->tokenizer->vocab.byte_n[symbol[i].id];
+    }
+}
+
+static fw_status merge_word(fw_encoder *e, const fw_piece *word, const fw_word_key *key) {
+    fw_bpe_scratch *bpe = &e->bpe;
+    fw_bpe_symbol whole = {.id = -1}, *symbol = &whole;
+    size_t n = 1;
+    if (e->tokenizer->ignore_merges) FW_TRY(whole_word(e, word, &whole.id));
+    if (whole.id < 0) {
+        FW_TRY(fw_bpe_run(bpe, e->tokenizer, word->text, word->bytes, &n));
+        symbol = bpe->symbol;
+    }
+    for (size_t i = 0; i < n; i++) FW_TRY(put_id(e, word, symbol[i].id, symbol[i].start));
+    if (key != NULL && n <= FW_WORD_MAX_IDS) keep_word(e, key, word->bytes, symbol, n);
+    if (bpe->symbol_cap * sizeof *bpe->symbol > SCRATCH_KEEP_BYTES) fw_bpe_scratch_fini(bpe);
+    return FW_OK;
+}
+
+static fw_status encode_word(fw_encoder *e, const fw_piece *word) {
+    if (word->bytes > FW_WORD_MAX_BYTES) return merge_word(e, word, NULL);
+    fw_word_key key = fw_word_make_key(word->text, word->bytes);
+    const fw_cached_word *slot = &e->cache[fw_word_slot(&key, word->bytes)];
+    if (!fw_word_same(slot, &key, word->bytes) || (e->offsets && !slot->exact)) return merge_word(e, word, &key);
     if (e->offsets == NULL) return fw_ids_append(e->ids, slot->id, slot->id_n);
     size_t at = 0;
     for (int i = 0; i < slot->id_n; i++) {
@@ -117,62 +139,47 @@ static fw_status put_cached(fw_encoder *e, const fw_piece *word, const cached_wo
     return FW_OK;
 }
 
-static fw_status encode_word(void *context, const fw_piece *word) {
-    fw_encoder *e = context;
-    if (word->bytes > CACHE_WORD_BYTES) return merge_word(e, word);
-    uint64_t hash = fw_vocab_hash(word->text, word->bytes);
-    cached_word *slot = &e->cache[hash % CACHE_N];
-    if (slot->word_bytes == word->bytes && slot->hash == hash && memcmp(slot->word, word->text, word->bytes) == 0 &&
-        (slot->exact || e->offsets == NULL))
-        return put_cached(e, word, slot);
-    size_t before = e->ids->n;
-    FW_TRY(merge_word(e, word));
-    size_t id_n = e->ids->n - before;
-    if (id_n > CACHE_IDS) return FW_OK;
-    slot->exact = true;
-    for (size_t i = 0; i < word->bytes; i++)
-        slot->exact &= e->tokenizer->vocab.byte_id[(unsigned char)word->text[i]] >= 0;
-    slot->hash = hash;
-    slot->word_bytes = (uint8_t)word->bytes;
-    slot->id_n = (uint8_t)id_n;
-    memcpy(slot->word, word->text, word->bytes);
-    if (id_n) memcpy(slot->id, e->ids->id + before, id_n * sizeof *slot->id);
-    return FW_OK;
+/* The next place after `from` where U+2581 follows another character; the end of the word when there is none. */
+static size_t next_cut(const fw_piece *word, size_t from) {
+    const size_t mark_bytes = sizeof FW_METASPACE - 1;
+    for (size_t at = from;; at += mark_bytes) {
+        const char *mark = memmem(word->text + at, word->bytes - at, FW_METASPACE, mark_bytes);
+        if (mark == NULL) return word->bytes;
+        at = (size_t)(mark - word->text);
+        bool after_mark = at >= from + mark_bytes && memcmp(mark - mark_bytes, FW_METASPACE, mark_bytes) == 0;
+        if (at > from && !after_mark) return at;
+    }
 }
 
-/* *shape = the text for regexes: itself, or a copy with stand-ins for newer code points (text/unicode.h). */
-static fw_status make_shape(fw_encoder *e, const char *text, size_t text_bytes, const char **shape) {
-    *shape = text;
-    for (size_t i = 0; i < text_bytes;) {
-        uint32_t code;
-        size_t bytes = fw_utf8_next(&code, text + i);
-        if (code >= 0x558 && fw_unicode_may_be_newer(code)) {
-            uint32_t stand_in = fw_unicode_stand_in(code);
-            if (stand_in != code) {
-                if (*shape == text) {
-                    fw_strbuf_clear(&e->shape);
-                    FW_TRY(fw_strbuf_append(&e->shape, text, text_bytes));
-                    *shape = e->shape.data;
-                }
-                fw_utf8_put(e->shape.data + i, stand_in);
-            }
-        }
-        i += bytes;
+static fw_status take_word(void *context, const fw_piece *word) {
+    fw_encoder *e = context;
+    if (!e->tokenizer->cuts_at_spaces) return encode_word(e, word);
+    int32_t id = -1;
+    if (e->tokenizer->ignore_merges) FW_TRY(whole_word(e, word, &id));
+    if (id >= 0) return encode_word(e, word);
+    for (size_t start = 0, end; start < word->bytes; start = end) {
+        end = next_cut(word, start);
+        fw_piece part = {.text = word->text + start,
+                         .bytes = end - start,
+                         .start = word->start + start,
+                         .origin = word->origin ? word->origin + start : NULL};
+        FW_TRY(encode_word(e, &part));
     }
     return FW_OK;
 }
 
 static fw_status encode_plain(fw_encoder *e, const char *text, size_t text_bytes, size_t start) {
-    fw_piece piece = {text, text, text_bytes, start, false};
-    FW_TRY(make_shape(e, text, text_bytes, &piece.shape));
-    fw_pretokenizer pre = {e->tokenizer->step, e->tokenizer->step_n, e->regex, encode_word, e};
+    const fw_pre_steps *steps = &e->tokenizer->pre;
+    fw_piece piece = {.text = text, .shape = text, .bytes = text_bytes, .start = start};
+    piece.first = e->base + fw_normal_original(&e->normal, start) == 0 && !(start == 0 && e->normal.start_moved);
+    if (steps->has_regex) FW_TRY(fw_unicode_shape(&piece.shape, &e->shape, text, text_bytes));
+    fw_pretokenizer pre = {steps, &e->pre, e->regex, e->offsets != NULL, take_word, e};
     return fw_pretokenize(&pre, &piece);
 }
 
 /* A stretch between raw added tokens. */
 static fw_status encode_stretch(fw_encoder *e, const char *text, size_t text_bytes, bool find_special) {
-    FW_TRY(fw_normalize(&e->normal, e->tokenizer->norm, text, text_bytes));
-    e->hint = 0;
+    FW_TRY(fw_normalize(&e->normal, &e->tokenizer->norm, e->regex, text, text_bytes));
     fw_added_walk walk = {&e->tokenizer->added_normalized, e->normal.text, e->normal.bytes, find_special, 0, 0, 0};
     for (;;) {
         size_t start, end;
@@ -181,7 +188,7 @@ static fw_status encode_stretch(fw_encoder *e, const char *text, size_t text_byt
         FW_TRY(encode_plain(e, e->normal.text + start, end - start, start));
         if (id < 0) return FW_OK;
         FW_TRY(fw_ids_push(e->ids, id));
-        if (e->offsets) FW_TRY(push_offset(e->offsets, e->base + fw_normal_original(&e->normal, end, &e->hint)));
+        if (e->offsets) FW_TRY(push_offset(e->offsets, e->base + fw_normal_original(&e->normal, end)));
     }
 }
 

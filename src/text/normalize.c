@@ -1,142 +1,89 @@
+/* The chain of normalisers: each step edits the output of the one before; what it leaves alone is not copied. */
 #include "text/normalize.h"
 
 #include "base/alloc.h"
-#include "text/unicode.h"
-#include "text/utf8.h"
 
 #include <string.h>
-#include <utf8proc.h>
 
-/* ASCII begins a new stretch in every form: it never changes and never joins with what stands before it.
- * A stretch is an ASCII character and what follows that is not ASCII. */
-static size_t next_ascii(const char *text, size_t from, size_t text_bytes) {
-    while (from < text_bytes && (unsigned char)text[from] >= 0x80) from++;
-    return from;
-}
-
-static size_t next_non_ascii(const char *text, size_t from, size_t text_bytes) {
-    uint64_t eight;
-    while (text_bytes - from >= 8 && (memcpy(&eight, text + from, 8), (eight & 0x8080808080808080u) == 0)) from += 8;
-    while (from < text_bytes && (unsigned char)text[from] < 0x80) from++;
-    return from;
-}
-
-/* Blocks whose characters are their own NFC and do not join with one before them: most text of the world.
- * They are stable in every version of Unicode. */
-static bool is_plain_nfc(uint32_t c) {
-    return c < 0x300 || (c >= 0x400 && c < 0x483) || (c >= 0x3041 && c <= 0x3096) || (c >= 0x30a1 && c <= 0x30fa) ||
-           (c >= 0x4e00 && c < 0x9fa6) || (c >= 0xac00 && c < 0xd7a4) || (c >= 0x2010 && c < 0x2027) ||
-           (c >= 0x3001 && c < 0x3020) || (c >= 0xff01 && c < 0xff5f) || (c >= 0x1f300 && c < 0x1f650);
-}
-
-static bool run_is_plain_nfc(const char *text, size_t text_bytes) {
-    for (size_t i = 0; i < text_bytes;) {
-        uint32_t code;
-        i += fw_utf8_next(&code, text + i);
-        if (!is_plain_nfc(code)) return false;
+static fw_status push_span(fw_norm_layer *l, size_t start, size_t original, bool same) {
+    if (l->span_n == l->span_cap) {
+        size_t cap = l->span_cap ? 2 * l->span_cap : 16;
+        FW_TRY(FW_GROW_ARRAY(l->span, cap));
+        l->span_cap = cap;
     }
-    return true;
-}
-
-/* Append the normal form of a piece without inert code points. */
-static fw_status append_form(fw_normal *n, fw_norm_form form, const char *text, size_t text_bytes) {
-    if (text_bytes == 0) return FW_OK;
-    int options = UTF8PROC_STABLE;
-    options |= form == FW_NORM_NFC || form == FW_NORM_NFKC ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE;
-    if (form == FW_NORM_NFKC || form == FW_NORM_NFKD) options |= UTF8PROC_COMPAT;
-    utf8proc_ssize_t code_n;
-    for (;;) {
-        code_n = utf8proc_decompose((const utf8proc_uint8_t *)text, (utf8proc_ssize_t)text_bytes, n->code,
-                                    (utf8proc_ssize_t)n->code_cap, (utf8proc_option_t)options);
-        if (code_n < 0) return fw_fail(FW_ERR_INTERNAL, "utf8proc refused valid text: %s", utf8proc_errmsg(code_n));
-        if ((size_t)code_n <= n->code_cap) break;
-        FW_TRY(FW_GROW_ARRAY(n->code, (size_t)code_n + 64));
-        n->code_cap = (size_t)code_n + 64;
-    }
-    code_n = utf8proc_normalize_utf32(n->code, code_n, (utf8proc_option_t)options);
-    if (code_n < 0) return fw_fail(FW_ERR_INTERNAL, "utf8proc refused valid text: %s", utf8proc_errmsg(code_n));
-    FW_TRY(fw_strbuf_reserve(&n->copy, (size_t)code_n * 4));
-    for (utf8proc_ssize_t i = 0; i < code_n; i++)
-        n->copy.len_bytes += fw_utf8_put(n->copy.data + n->copy.len_bytes, (uint32_t)n->code[i]);
-    n->copy.data[n->copy.len_bytes] = 0;
+    l->span[l->span_n++] = (fw_norm_span){start, original, same};
     return FW_OK;
 }
 
-/* Neither changes nor joins with a neighbour. U+11A7 stands right before the Hangul finals that join with the syllable
- * before them; Unicode counts from it (TBase), and utf8proc takes it for a final itself and swallows it. */
-static bool is_inert(uint32_t code) { return fw_unicode_is_inert(code) || code == 0x11a7; }
-
-static fw_status append_stretch(fw_normal *n, fw_norm_form form, const char *text, size_t text_bytes) {
-    size_t from = 0;
-    for (size_t i = 0; i < text_bytes;) {
-        uint32_t code;
-        size_t bytes = fw_utf8_next(&code, text + i);
-        if (is_inert(code)) {
-            FW_TRY(append_form(n, form, text + from, i - from));
-            FW_TRY(fw_strbuf_append(&n->copy, text + i, bytes));
-            from = i + bytes;
-        }
-        i += bytes;
-    }
-    return append_form(n, form, text + from, text_bytes - from);
-}
-
-static fw_status push_span(fw_normal *n, size_t start, size_t original, bool same) {
-    if (n->span_n == n->span_cap) {
-        size_t cap = n->span_cap ? 2 * n->span_cap : 16;
-        FW_TRY(FW_GROW_ARRAY(n->span, cap));
-        n->span_cap = cap;
-    }
-    n->span[n->span_n++] = (fw_norm_span){start, original, same};
+static fw_status copy_until(fw_norm_layer *l, size_t end) {
+    if (end == l->copied) return FW_OK;
+    FW_TRY(push_span(l, l->copy.len_bytes, l->copied, true));
+    FW_TRY(fw_strbuf_append(&l->copy, l->input + l->copied, end - l->copied));
+    l->copied = end;
     return FW_OK;
 }
 
-fw_status fw_normalize(fw_normal *n, fw_norm_form form, const char *text, size_t text_bytes) {
-    fw_strbuf_clear(&n->copy);
+fw_status fw_norm_edit(fw_norm_layer *l, size_t start, size_t end, const char *with, size_t with_bytes) {
+    FW_TRY(copy_until(l, start));
+    FW_TRY(push_span(l, l->copy.len_bytes, start, false));
+    FW_TRY(fw_strbuf_append(&l->copy, with, with_bytes));
+    l->copied = end;
+    return FW_OK;
+}
+
+static fw_status run_step(fw_normal *n, const fw_norm_step *step, fw_regex_scratch *regex) {
+    fw_norm_layer *l = &n->layer[n->layer_n];
+    l->input = n->text;
+    l->input_bytes = n->bytes;
+    l->copied = l->span_n = l->hint = 0;
+    fw_strbuf_clear(&l->copy);
+    FW_TRY(step->kind <= FW_NORM_NFKD ? fw_norm_unicode(n, l, step->kind) : fw_norm_run_step(n, l, step, regex));
+    if (l->span_n == 0) return FW_OK; /* no edit */
+    FW_TRY(copy_until(l, l->input_bytes));
+    n->text = fw_strbuf_text(&l->copy);
+    n->bytes = l->copy.len_bytes;
+    n->layer_n++;
+    return FW_OK;
+}
+
+fw_status fw_normalize(fw_normal *n, const fw_normalizer *normalizer, fw_regex_scratch *regex, const char *text,
+                       size_t text_bytes) {
     n->text = text;
     n->bytes = text_bytes;
-    n->span_n = 0;
-    if (form == FW_NORM_NONE) return FW_OK;
-    bool composes = form == FW_NORM_NFC;
-    size_t copied = 0; /* text before this is in the copy */
-    for (size_t at = next_non_ascii(text, 0, text_bytes); at < text_bytes;) {
-        size_t end = next_ascii(text, at, text_bytes);
-        if (!(composes && run_is_plain_nfc(text + at, end - at))) {
-            size_t start = at > 0 ? at - 1 : at; /* with the ASCII letter that marks may join */
-            size_t before = n->copy.len_bytes;
-            FW_TRY(fw_strbuf_append(&n->copy, text + copied, start - copied));
-            size_t after = n->copy.len_bytes;
-            FW_TRY(append_stretch(n, form, text + start, end - start));
-            bool changed = n->copy.len_bytes - after != end - start ||
-                           memcmp(n->copy.data + after, text + start, end - start) != 0;
-            if (changed) {
-                FW_TRY(push_span(n, before, copied, true));
-                FW_TRY(push_span(n, after, start, false));
-                copied = end;
-            } else {
-                n->copy.len_bytes = before; /* nothing changed: let it be a part of the next copied stretch */
-            }
-        }
-        at = next_non_ascii(text, end, text_bytes);
-    }
-    if (copied == 0) return FW_OK; /* a changed stretch always ends after 0 */
-    FW_TRY(push_span(n, n->copy.len_bytes, copied, true));
-    FW_TRY(fw_strbuf_append(&n->copy, text + copied, text_bytes - copied));
-    n->text = n->copy.data;
-    n->bytes = n->copy.len_bytes;
+    n->layer_n = 0;
+    n->start_moved = false;
+    for (int i = 0; i < normalizer->step_n; i++) FW_TRY(run_step(n, &normalizer->step[i], regex));
     return FW_OK;
 }
 
-size_t fw_normal_original(const fw_normal *n, size_t at, size_t *hint) {
-    if (n->span_n == 0) return at;
-    while (*hint + 1 < n->span_n && n->span[*hint + 1].start <= at) ++*hint;
-    const fw_norm_span *span = &n->span[*hint];
+static size_t original_in(fw_norm_layer *l, size_t at) {
+    if (at < l->span[l->hint].start) l->hint = 0;
+    while (l->hint + 1 < l->span_n && l->span[l->hint + 1].start <= at) l->hint++;
+    const fw_norm_span *span = &l->span[l->hint];
     return span->same ? span->original + (at - span->start) : span->original;
 }
 
+size_t fw_normal_original(fw_normal *n, size_t at) {
+    for (int i = n->layer_n; i-- > 0;) at = original_in(&n->layer[i], at);
+    return at;
+}
+
 void fw_normal_fini(fw_normal *n) {
-    fw_strbuf_fini(&n->copy);
-    fw_free(n->span);
+    for (int i = 0; i < FW_NORM_STEP_MAX; i++) {
+        fw_strbuf_fini(&n->layer[i].copy);
+        fw_free(n->layer[i].span);
+    }
     fw_free(n->code);
+    fw_strbuf_fini(&n->scratch);
+    fw_strbuf_fini(&n->shape);
     *n = (fw_normal){0};
+}
+
+void fw_normalizer_fini(fw_normalizer *normalizer) {
+    for (int i = 0; i < normalizer->step_n; i++) {
+        fw_regex_destroy(normalizer->step[i].regex);
+        fw_free(normalizer->step[i].find);
+        fw_free(normalizer->step[i].with);
+    }
+    normalizer->step_n = 0;
 }

@@ -22,11 +22,12 @@ typedef struct splitter {
 static fw_status emit(const splitter *s, size_t start, size_t end) {
     if (start == end) return FW_OK;
     const fw_piece *whole = s->piece;
-    fw_piece part = {whole->text + start, whole->shape + start, end - start, whole->start, false};
-    if (start == 0)
-        part.prefixed = whole->prefixed;
-    else
-        part.start += start - (whole->prefixed ? 1 : 0);
+    fw_piece part = {.text = whole->text + start,
+                     .shape = whole->shape + start,
+                     .bytes = end - start,
+                     .start = whole->start + start,
+                     .origin = whole->origin ? whole->origin + start : NULL,
+                     .first = whole->first && start == 0};
     return run_step(s->pre, s->step + 1, &part);
 }
 
@@ -57,86 +58,103 @@ static fw_status take(splitter *s, size_t start, size_t end, bool match) {
     return FW_OK;
 }
 
-static fw_status find_string(const fw_pre_step *step, const fw_piece *piece, size_t from, bool *found, size_t *start,
-                             size_t *end) {
-    const char *at = memmem(piece->text + from, piece->bytes - from, step->string, step->string_bytes);
+/* Matches of one step in one piece. */
+typedef struct finder {
+    const fw_pre_step *step;
+    const fw_piece *piece;
+    size_t from;
+    fw_regex_walk walk;
+} finder;
+
+static void find_string(finder *f, bool *found, size_t *start, size_t *end) {
+    const char *text = f->piece->text;
+    const char *at = memmem(text + f->from, f->piece->bytes - f->from, f->step->string, f->step->string_bytes);
     *found = at != NULL;
-    if (at == NULL) return FW_OK;
-    *start = (size_t)(at - piece->text);
-    *end = *start + step->string_bytes;
-    return FW_OK;
+    if (at == NULL) return;
+    *start = (size_t)(at - text);
+    *end = f->from = *start + f->step->string_bytes;
 }
 
-static fw_status find_digit(const fw_piece *piece, size_t from, bool *found, size_t *start, size_t *end) {
-    *found = false;
-    for (size_t i = from; i < piece->bytes;) {
-        uint32_t code;
-        size_t bytes = fw_utf8_next(&code, piece->text + i);
-        if (fw_unicode_is_numeric(code)) {
-            *found = true;
-            *start = i;
-            *end = i + bytes;
-            return FW_OK;
-        }
-        i += bytes;
+static bool is_match(fw_pre_kind kind, uint32_t code) {
+    switch (kind) {
+    case FW_PRE_DIGITS: return fw_unicode_is_numeric(code);
+    case FW_PRE_PUNCTUATION: return fw_unicode_is_punctuation(code);
+    default: return fw_unicode_is_space(code);
     }
-    return FW_OK;
+}
+
+static void find_character(finder *f, bool *found, size_t *start, size_t *end) {
+    *found = false;
+    while (f->from < f->piece->bytes && !*found) {
+        uint32_t code;
+        *start = f->from;
+        f->from += fw_utf8_next(&code, f->piece->text + f->from);
+        *found = is_match(f->step->kind, code);
+    }
+    *end = f->from;
+}
+
+static void find_word(finder *f, bool *found, size_t *start, size_t *end) {
+    enum { SPACE, WORD, OTHER } kind = SPACE, next;
+    *found = false;
+    for (size_t bytes; f->from < f->piece->bytes; f->from += bytes) {
+        uint32_t code;
+        bytes = fw_utf8_next(&code, f->piece->text + f->from);
+        next = fw_unicode_is_word(code) ? WORD : fw_unicode_is_space(code) ? SPACE : OTHER;
+        if (kind == SPACE) *start = f->from;
+        if (kind != SPACE && next != kind) break;
+        kind = next;
+    }
+    *found = kind != SPACE;
+    *end = f->from;
+}
+
+static fw_status find(finder *f, bool *found, size_t *start, size_t *end) {
+    switch (f->step->kind) {
+    case FW_PRE_SPLIT_REGEX: return fw_regex_next(&f->walk, found, start, end);
+    case FW_PRE_SPLIT_STRING: find_string(f, found, start, end); return FW_OK;
+    case FW_PRE_WORDS: find_word(f, found, start, end); return FW_OK;
+    default: find_character(f, found, start, end); return FW_OK;
+    }
 }
 
 static fw_status split(const fw_pretokenizer *pre, int index, const fw_piece *piece) {
-    const fw_pre_step *step = &pre->step[index];
+    const fw_pre_step *step = &pre->steps->step[index];
     splitter s = {.pre = pre, .step = index, .behavior = step->behavior, .piece = piece};
-    size_t done = 0, from = 0;
-    bool after_match = false;
-    while (from <= piece->bytes) {
+    finder f = {step,
+                piece,
+                0,
+                {.regex = step->regex, .scratch = pre->regex, .text = piece->shape, .text_bytes = piece->bytes}};
+    size_t done = 0;
+    for (;;) {
         bool found;
         size_t start = 0, end = 0;
-        if (step->kind == FW_PRE_SPLIT_STRING)
-            FW_TRY(find_string(step, piece, from, &found, &start, &end));
-        else if (step->kind == FW_PRE_DIGITS)
-            FW_TRY(find_digit(piece, from, &found, &start, &end));
-        else
-            FW_TRY(fw_regex_find(step->regex, pre->scratch, piece->shape, piece->bytes, from, &found, &start, &end));
+        FW_TRY(find(&f, &found, &start, &end));
         if (!found) break;
-        if (start == end) { /* an empty match: go on by one character; not taken right after another match */
-            bool taken = !(after_match && start == done);
-            if (taken) {
-                if (start > done) FW_TRY(take(&s, done, start, step->invert));
-                FW_TRY(take(&s, start, end, !step->invert));
-                done = end;
-                after_match = true;
-            }
-            uint32_t code;
-            from = end < piece->bytes ? end + fw_utf8_next(&code, piece->text + end) : end + 1;
-            continue;
-        }
         if (start > done) FW_TRY(take(&s, done, start, step->invert));
         FW_TRY(take(&s, start, end, !step->invert));
-        done = from = end;
-        after_match = true;
+        done = end;
     }
     if (done < piece->bytes) FW_TRY(take(&s, done, piece->bytes, step->invert));
     return flush(&s);
 }
 
-static fw_status prefix_space(const fw_pretokenizer *pre, int index, const fw_piece *piece) {
-    if (piece->text[0] == ' ') return run_step(pre, index + 1, piece);
-    char *copy;
-    FW_TRY(FW_NEW_ARRAY(copy, 2 * (piece->bytes + 1)));
-    fw_piece longer = {copy, copy + piece->bytes + 1, piece->bytes + 1, piece->start, true};
-    copy[0] = copy[longer.bytes] = ' ';
-    memcpy(copy + 1, piece->text, piece->bytes);
-    memcpy(copy + longer.bytes + 1, piece->shape, piece->bytes);
-    fw_status status = run_step(pre, index + 1, &longer);
-    fw_free(copy);
-    return status;
-}
-
-static fw_status run_step(const fw_pretokenizer *pre, int step, const fw_piece *piece) {
-    if (step == pre->step_n) return pre->word_fn(pre->context, piece);
-    return pre->step[step].kind == FW_PRE_PREFIX_SPACE ? prefix_space(pre, step, piece) : split(pre, step, piece);
+static fw_status run_step(const fw_pretokenizer *pre, int index, const fw_piece *piece) {
+    if (index == pre->steps->step_n) return pre->word_fn(pre->context, piece);
+    if (pre->steps->step[index].kind < FW_PRE_PREFIX_SPACE) return split(pre, index, piece);
+    fw_piece written;
+    FW_TRY(fw_pre_rewrite(pre, index, piece, &written));
+    return run_step(pre, index + 1, &written);
 }
 
 fw_status fw_pretokenize(const fw_pretokenizer *pre, const fw_piece *piece) {
     return piece->bytes == 0 ? FW_OK : run_step(pre, 0, piece);
+}
+
+void fw_pre_steps_fini(fw_pre_steps *steps) {
+    for (int i = 0; i < steps->step_n; i++) {
+        fw_regex_destroy(steps->step[i].regex);
+        fw_free(steps->step[i].string);
+    }
+    steps->step_n = 0;
 }

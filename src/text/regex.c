@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "text/regex_translate.h"
+#include "text/utf8.h"
 
 #include <pcre2.h>
 #include <string.h>
@@ -134,5 +135,27 @@ fw_status fw_regex_find(const fw_regex *regex, fw_regex_scratch *scratch, const 
     *found = true;
     *start = bounds[0];
     *end = bounds[1];
+    return FW_OK;
+}
+
+fw_status fw_regex_next(fw_regex_walk *w, bool *found, size_t *start, size_t *end) {
+    *found = false;
+    while (w->from <= w->text_bytes) {
+        FW_TRY(fw_regex_find(w->regex, w->scratch, w->text, w->text_bytes, w->from, found, start, end));
+        if (!*found) {
+            w->from = w->text_bytes + 1;
+            return FW_OK;
+        }
+        w->from = *end;
+        if (*start < *end) break;
+        uint32_t code;
+        w->from += *end < w->text_bytes ? fw_utf8_next(&code, w->text + *end) : 1;
+        if (!(w->after_match && *start == w->done)) break;
+        *found = false;
+    }
+    if (*found) {
+        w->done = *end;
+        w->after_match = true;
+    }
     return FW_OK;
 }

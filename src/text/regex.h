@@ -27,4 +27,17 @@ void fw_regex_scratch_destroy(fw_regex_scratch *scratch);
 fw_status fw_regex_find(const fw_regex *regex, fw_regex_scratch *scratch, const char *text, size_t text_bytes,
                         size_t from, bool *found, size_t *start, size_t *end);
 
+/* All matches in order, as the reference iterates: an empty match right after another match is not one, and after an
+ * empty match the search goes on one character later. The caller sets the first four; the rest is zero. */
+typedef struct fw_regex_walk {
+    const fw_regex *regex;
+    fw_regex_scratch *scratch;
+    const char *text;
+    size_t text_bytes;
+    size_t from, done; /* where the search goes on, and where the last match ended */
+    bool after_match;
+} fw_regex_walk;
+
+fw_status fw_regex_next(fw_regex_walk *walk, bool *found, size_t *start, size_t *end);
+
 #endif

@@ -35,8 +35,11 @@ static fw_status read_tokenizer_json(fw_tokenizer *t, const char *path) {
     }
     FW_TRY_OR(fw_tokenizer_check_keys(file, known_keys, "tokenizer", path), done);
     FW_TRY_OR(check_version(file, path), done);
-    FW_TRY_OR(fw_tokenizer_read_steps(t, file, path), done);
+    FW_TRY_OR(fw_tokenizer_read_normalizer(t, file, path), done);
+    FW_TRY_OR(fw_tokenizer_read_pretokenizer(t, file, path), done);
+    FW_TRY_OR(fw_tokenizer_read_decoder(t, file, path), done);
     FW_TRY_OR(fw_tokenizer_read_model(t, file, path), done);
+    FW_TRY_OR(fw_tokenizer_read_added(t, file, path), done);
     FW_TRY_OR(fw_tokenizer_read_post_processor(t, file, path), done);
 done:
     json_decref(file);
@@ -65,6 +68,11 @@ static fw_status read_config(fw_tokenizer *t, const char *path) {
     FW_TRY_OR(fw_json_load(&config, path, FILE_MAX_BYTES), done);
     FW_TRY_OR(config_token(&t->bos_id, t, config, "bos_token", path), done);
     FW_TRY_OR(config_token(&t->eos_id, t, config, "eos_token", path), done);
+    if (json_is_true(json_object_get(config, "clean_up_tokenization_spaces")))
+        fw_log_debug(
+            "%s: clean_up_tokenization_spaces is not followed, as in transformers: it would take spaces out of "
+            "what a BPE model wrote",
+            path);
 done:
     json_decref(config);
     return status;
@@ -72,6 +80,7 @@ done:
 
 static void warn_missing_bytes(const fw_tokenizer *t, const char *path) {
     int missing_n = 0;
+    if (!t->takes_bytes) return;
     for (int byte = 0; byte < 0xf5; byte++) /* the bytes that occur in UTF-8 */
         missing_n += t->vocab.byte_id[byte] < 0 && byte != 0xc0 && byte != 0xc1;
     if (missing_n > 0)
@@ -101,10 +110,13 @@ done:
 
 void fw_tokenizer_destroy(fw_tokenizer *t) {
     if (t == NULL) return;
-    for (int i = 0; i < t->step_n; i++) {
-        fw_regex_destroy(t->step[i].regex);
-        fw_free(t->step[i].string);
-    }
+    fw_normalizer_fini(&t->norm);
+    fw_pre_steps_fini(&t->pre);
+    fw_decode_steps_fini(&t->decode);
+    for (size_t i = 0; i < t->respelt_n; i++) fw_free(t->respelt[i].text);
+    fw_free(t->respelt);
+    fw_free(t->prefix);
+    fw_free(t->suffix);
     fw_added_set_fini(&t->added_raw);
     fw_added_set_fini(&t->added_normalized);
     fw_vocab_fini(&t->vocab);

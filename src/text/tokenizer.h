@@ -1,8 +1,9 @@
-/* Byte-level BPE tokenizers of Hugging Face folders: text -> ids -> text.
+/* BPE tokenizers of Hugging Face folders: text -> ids -> text.
  *
- * Read are tokenizer.json and tokenizer_config.json as Qwen2/2.5/3, Llama 3, SmolLM2 and GPT-2 write
- * them; the ids are those of the public `tokenizers` package. What a file asks for and is not known
- * here is refused by the name of its key and value before anything is encoded, never skipped.
+ * Read are tokenizer.json and tokenizer_config.json as the families Qwen, Llama, Mistral, SmolLM, Gemma, Phi, DeepSeek
+ * and GPT write them: bytes as symbols, or characters with bytes to fall back to (SentencePiece). The ids are those of
+ * the public `tokenizers` package. What a file asks for and is not known here is refused by the name of its key and
+ * value before anything is encoded, never skipped.
  *
  * A loaded fw_tokenizer is constant and may be shared by threads. What changes while encoding (word
  * cache, scratch) lies in an fw_encoder: one per thread.
@@ -84,17 +85,20 @@ fw_status fw_tokenizer_decode(const fw_tokenizer *tokenizer, fw_strbuf *out, con
                               bool skip_special);
 
 /* Decode token by token: only whole characters come out, bytes that are not UTF-8 come out as U+FFFD
- * (one for each maximal invalid part). The caller's storage; borrows the tokenizer; nothing to release. */
+ * (one for each maximal invalid part). The caller's storage; borrows the tokenizer. */
 typedef struct fw_decoder {
     const fw_tokenizer *tokenizer;
     bool skip_special;
-    unsigned char pending[4]; /* the start of a character that is not complete yet */
+    unsigned char pending[4]; /* byte-level: the start of a character that is not complete yet */
     int pending_n;
+    fw_ids window; /* others: ids that were shown last, then those that wait */
+    size_t shown_n;
 } fw_decoder;
 
 void fw_decoder_init(fw_decoder *decoder, const fw_tokenizer *tokenizer, bool skip_special);
 fw_status fw_decoder_push(fw_decoder *decoder, fw_strbuf *out, int32_t id);
 /* The end: an incomplete character comes out as U+FFFD. */
 fw_status fw_decoder_finish(fw_decoder *decoder, fw_strbuf *out);
+void fw_decoder_fini(fw_decoder *decoder);
 
 #endif

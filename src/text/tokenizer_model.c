@@ -1,8 +1,9 @@
-/* model and added_tokens of tokenizer.json. */
+/* model of tokenizer.json. */
 #include "base/alloc.h"
 #include "base/json.h"
 #include "text/tokenizer_parts.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static fw_status read_vocab(fw_tokenizer *t, const json_t *model, const char *where) {
@@ -53,9 +54,13 @@ static fw_status read_merge(fw_tokenizer *t, const json_t *merge, size_t rank, f
         if (id[i] < 0)
             return fw_fail(FW_ERR_INPUT, "%s: \"model.merges\"[%zu] uses \"%.60s\", which is not in the vocabulary",
                            where, rank, part[i]);
-        FW_TRY(fw_strbuf_append(joined, part[i], part_bytes[i]));
+        size_t cut = i == 1 ? strlen(t->prefix) : 0; /* whatever stands there, as in the reference */
+        if (part_bytes[i] < cut)
+            return fw_fail(FW_ERR_INPUT, "%s: \"model.merges\"[%zu] has a right side shorter than the prefix", where,
+                           rank);
+        FW_TRY(fw_strbuf_append(joined, part[i] + cut, part_bytes[i] - cut));
     }
-    id[2] = fw_vocab_find(&t->vocab, joined->data, joined->len_bytes);
+    id[2] = fw_vocab_find(&t->vocab, fw_strbuf_text(joined), joined->len_bytes);
     if (id[2] < 0)
         return fw_fail(FW_ERR_INPUT, "%s: \"model.merges\"[%zu] makes \"%.60s\", which is not in the vocabulary", where,
                        rank, joined->data);
@@ -78,6 +83,65 @@ done:
     return status;
 }
 
+static fw_status read_affix(char **affix, const json_t *model, const char *key, const char *where) {
+    enum { AFFIX_MAX_BYTES = 64 };
+    const char *borrowed;
+    FW_TRY(fw_json_get_string(&borrowed, model, key, "", where));
+    if (strlen(borrowed) > AFFIX_MAX_BYTES)
+        return fw_fail(FW_ERR_INPUT, "%s: \"model.%s\" has %zu bytes; at most %d are read", where, key,
+                       strlen(borrowed), AFFIX_MAX_BYTES);
+    return fw_strdup(affix, borrowed);
+}
+
+/* Does the model see words as bytes? Then the step that spells them out is not needed. Tables for what it sees. */
+static void choose_symbols(fw_tokenizer *t) {
+    fw_pre_steps *pre = &t->pre;
+    t->takes_bytes = pre->step_n > 0 && pre->step[pre->step_n - 1].kind == FW_PRE_BYTE_LEVEL && t->prefix[0] == 0 &&
+                     t->suffix[0] == 0 && !t->byte_fallback;
+    if (t->takes_bytes) pre->step_n--;
+    for (int i = 0; i < 128; i++) { /* no token has a zero byte */
+        char character[2] = {(char)i, 0};
+        t->ascii_id[i] = i > 0 ? fw_vocab_find(&t->vocab, character, 1) : -1;
+    }
+    for (unsigned i = 0; i < 256; i++) {
+        char name[8];
+        snprintf(name, sizeof name, "<0x%02X>", i);
+        t->fallback_id[i] = fw_vocab_find(&t->vocab, name, 6);
+    }
+    for (int32_t id = 0; !t->takes_bytes && id < t->vocab.id_n; id++)
+        if (fw_vocab_token(&t->vocab, id)) t->vocab.byte_n[id] = (uint32_t)strlen(fw_vocab_token(&t->vocab, id));
+}
+
+/* GPT-2's file names an unknown token that it lacks, and never needs it. */
+static fw_status read_unk(fw_tokenizer *t, const char *unk, const char *where) {
+    const int32_t *id = t->takes_bytes ? t->vocab.byte_id : t->fallback_id;
+    bool needs_unk = !t->takes_bytes && !t->byte_fallback;
+    for (int byte = 0; byte < 256; byte++) needs_unk |= id[byte] < 0;
+    t->unk_id = unk != NULL ? fw_vocab_find(&t->vocab, unk, strlen(unk)) : -1;
+    if (unk != NULL && t->unk_id < 0 && needs_unk)
+        return fw_fail(FW_ERR_INPUT, "%s: \"model.unk_token\" \"%.60s\" is not in the vocabulary, which lacks some %s",
+                       where, unk, t->takes_bytes ? "bytes" : "characters");
+    return FW_OK;
+}
+
+/* Is there no merge of what ends in another character with what begins with U+2581? Then a word can be cut between
+ * the two, and a text that is one word to the file becomes words that come again. */
+static bool cuts_at_spaces(const fw_tokenizer *t) {
+    static const char space[] = FW_METASPACE;
+    if (t->takes_bytes || t->prefix[0] != 0 || t->suffix[0] != 0 || fw_vocab_find(&t->vocab, space, 3) < 0)
+        return false;
+    for (size_t i = 0; i < t->vocab.merge_slot_n; i++) {
+        uint64_t pair = t->vocab.merge[i].pair;
+        if (pair == 0) continue;
+        const char *left = fw_vocab_token(&t->vocab, (int32_t)(pair >> 32) - 1);
+        const char *right = fw_vocab_token(&t->vocab, (int32_t)(uint32_t)pair);
+        size_t left_bytes = strlen(left);
+        if (strncmp(right, space, 3) == 0 && (left_bytes < 3 || memcmp(left + left_bytes - 3, space, 3) != 0))
+            return false;
+    }
+    return true;
+}
+
 static fw_status read_bpe(fw_tokenizer *t, const json_t *model, const char *where) {
     static const char *const known[] = {"type",
                                         "dropout",
@@ -90,107 +154,32 @@ static fw_status read_bpe(fw_tokenizer *t, const json_t *model, const char *wher
                                         "vocab",
                                         "merges",
                                         NULL};
-    const char *type, *prefix, *suffix, *unk;
+    const char *type, *unk;
     double dropout;
-    bool byte_fallback;
     FW_TRY(fw_json_get_string(&type, model, "type", "BPE", where)); /* the oldest files leave it out */
     if (strcmp(type, "BPE") != 0)
-        return fw_fail(FW_ERR_INPUT, "%s: \"model.type\" is \"%.40s\"; only byte-level BPE is known", where, type);
+        return fw_fail(FW_ERR_INPUT, "%s: \"model.type\" is \"%.40s\"; only BPE is known", where, type);
     FW_TRY(fw_tokenizer_check_keys(model, known, "model", where));
     FW_TRY(fw_json_get_double(&dropout, model, "dropout", 0, 0, 1, where));
-    FW_TRY(fw_json_get_string(&prefix, model, "continuing_subword_prefix", "", where));
-    FW_TRY(fw_json_get_string(&suffix, model, "end_of_word_suffix", "", where));
+    FW_TRY(read_affix(&t->prefix, model, "continuing_subword_prefix", where));
+    FW_TRY(read_affix(&t->suffix, model, "end_of_word_suffix", where));
     FW_TRY(fw_json_get_string(&unk, model, "unk_token", NULL, where));
     FW_TRY(fw_json_get_bool(&t->fuse_unk, model, "fuse_unk", false, where));
-    FW_TRY(fw_json_get_bool(&byte_fallback, model, "byte_fallback", false, where));
+    FW_TRY(fw_json_get_bool(&t->byte_fallback, model, "byte_fallback", false, where));
     FW_TRY(fw_json_get_bool(&t->ignore_merges, model, "ignore_merges", false, where));
     if (dropout != 0)
         return fw_fail(FW_ERR_INPUT, "%s: \"model.dropout\" is %g; ids must not be random, set it to null", where,
                        dropout);
-    if (prefix[0] != 0)
-        return fw_fail(FW_ERR_INPUT, "%s: \"model.continuing_subword_prefix\" is \"%.40s\"; byte-level BPE has none",
-                       where, prefix);
-    if (suffix[0] != 0)
-        return fw_fail(FW_ERR_INPUT, "%s: \"model.end_of_word_suffix\" is \"%.40s\"; byte-level BPE has none", where,
-                       suffix);
-    if (byte_fallback)
-        return fw_fail(FW_ERR_INPUT, "%s: \"model.byte_fallback\" is true; only byte-level BPE is known", where);
     FW_TRY(read_vocab(t, model, where));
-    bool needs_unk = false; /* GPT-2's file names one that it lacks, and never needs it */
-    for (int byte = 0; byte < 256; byte++) needs_unk |= t->vocab.byte_id[byte] < 0;
-    t->unk_id = unk != NULL ? fw_vocab_find(&t->vocab, unk, strlen(unk)) : -1;
-    if (unk != NULL && t->unk_id < 0 && needs_unk)
-        return fw_fail(FW_ERR_INPUT,
-                       "%s: \"model.unk_token\" \"%.60s\" is not in the vocabulary, which lacks some bytes", where,
-                       unk);
-    return read_merges(t, model, where);
-}
-
-/* The reference numbers added tokens itself: by the model's vocabulary, else one after the largest so far. */
-static int64_t reference_id(const fw_vocab *vocab, const char *content, size_t content_bytes, int64_t model_n,
-                            int64_t largest) {
-    int32_t id = fw_vocab_find(vocab, content, content_bytes);
-    if (id >= 0) return id;
-    return largest >= model_n ? largest + 1 : model_n;
-}
-
-static fw_status read_added(fw_tokenizer *t, const json_t *entry, size_t index, int64_t model_n, int64_t *largest,
-                            const char *where) {
-    static const char *const known[] = {"id",     "content",    "single_word", "lstrip",
-                                        "rstrip", "normalized", "special",     NULL};
-    if (!json_is_object(entry))
-        return fw_fail(FW_ERR_INPUT, "%s: \"added_tokens\"[%zu] must be an object", where, index);
-    FW_TRY(fw_tokenizer_check_keys(entry, known, "added_tokens", where));
-    int64_t id;
-    const char *content;
-    fw_added added = {0};
-    FW_TRY(fw_json_need_int(&id, entry, "id", 0, FW_VOCAB_MAX_ID, where));
-    FW_TRY(fw_json_get_string(&content, entry, "content", NULL, where));
-    if (content == NULL || content[0] == 0)
-        return fw_fail(FW_ERR_INPUT, "%s: \"added_tokens\"[%zu] (id %lld) has no \"content\"", where, index,
-                       (long long)id);
-    size_t bytes = strlen(content);
-    if (bytes > 1024)
-        return fw_fail(FW_ERR_INPUT, "%s: \"added_tokens\"[%zu] has %zu bytes; at most 1024 are read", where, index,
-                       bytes);
-    FW_TRY(fw_json_get_bool(&added.special, entry, "special", false, where));
-    FW_TRY(fw_json_get_bool(&added.normalized, entry, "normalized", !added.special, where));
-    FW_TRY(fw_json_get_bool(&added.lstrip, entry, "lstrip", false, where));
-    FW_TRY(fw_json_get_bool(&added.rstrip, entry, "rstrip", false, where));
-    FW_TRY(fw_json_get_bool(&added.single_word, entry, "single_word", false, where));
-    int64_t expected = reference_id(&t->vocab, content, bytes, model_n, *largest);
-    if (id != expected)
-        return fw_fail(
-            FW_ERR_INPUT,
-            "%s: added token \"%.60s\" has id %lld, but the tokenizers package would give it %lld; the file must "
-            "list added tokens by rising id, without gaps after the vocabulary",
-            where, content, (long long)id, (long long)expected);
-    int32_t found = fw_vocab_find(&t->vocab, content, bytes);
-    if (found >= 0 && (t->vocab.flags[found] & FW_TOKEN_ADDED))
-        return fw_fail(FW_ERR_INPUT, "%s: added token \"%.60s\" is listed twice", where, content);
-    if (found < 0) FW_TRY(fw_vocab_add(&t->vocab, content, bytes, id, 0, where));
-    t->vocab.flags[id] |= (uint8_t)(FW_TOKEN_ADDED | (added.special ? FW_TOKEN_SPECIAL : 0));
-    if (id > *largest) *largest = id;
-    added.id = (int32_t)id;
-    if (!added.normalized) return fw_added_set_insert(&t->added_raw, content, bytes, added);
-    fw_normal normal = {0};
-    fw_status status;
-    FW_TRY_OR(fw_normalize(&normal, t->norm, content, bytes), done);
-    status = fw_added_set_insert(&t->added_normalized, normal.text, normal.bytes, added);
-    if (status == FW_ERR_INPUT) fw_fail_context(status, "%s: ", where);
-done:
-    fw_normal_fini(&normal);
-    return status;
+    choose_symbols(t);
+    FW_TRY(read_unk(t, unk, where));
+    FW_TRY(read_merges(t, model, where));
+    t->cuts_at_spaces = cuts_at_spaces(t);
+    return FW_OK;
 }
 
 fw_status fw_tokenizer_read_model(fw_tokenizer *t, const json_t *file, const char *where) {
-    const json_t *model = json_object_get(file, "model"), *added = json_object_get(file, "added_tokens");
+    const json_t *model = json_object_get(file, "model");
     if (!json_is_object(model)) return fw_fail(FW_ERR_INPUT, "%s: \"model\" is missing or not an object", where);
-    FW_TRY(read_bpe(t, model, where));
-    if (added == NULL || json_is_null(added)) return FW_OK;
-    if (!json_is_array(added)) return fw_fail(FW_ERR_INPUT, "%s: \"added_tokens\" must be an array", where);
-    int64_t model_n = (int64_t)t->vocab.token_n, largest = -1;
-    for (size_t i = 0; i < json_array_size(added); i++)
-        FW_TRY(read_added(t, json_array_get(added, i), i, model_n, &largest, where));
-    return FW_OK;
+    return read_bpe(t, model, where);
 }

@@ -1,5 +1,7 @@
 #include "text/unicode.h"
 
+#include "text/utf8.h"
+
 #include <stddef.h>
 #include <utf8proc.h>
 
@@ -27,6 +29,12 @@ typedef struct fw_unicode_class {
 typedef struct fw_unicode_range {
     uint32_t first, last;
 } fw_unicode_range;
+
+/* first, first + step, .. last each become itself + by. */
+typedef struct fw_unicode_mapping {
+    uint32_t first, last, step;
+    int32_t by;
+} fw_unicode_mapping;
 
 #include "text/unicode_tables.inc"
 
@@ -104,4 +112,50 @@ bool fw_unicode_is_word(uint32_t code) {
     return code == 0x200c || code == 0x200d || (code >= 0x24b6 && code <= 0x24e9) ||
            (code >= 0x1f130 && code <= 0x1f149) || (code >= 0x1f150 && code <= 0x1f169) ||
            (code >= 0x1f170 && code <= 0x1f189);
+}
+
+bool fw_unicode_is_punctuation(uint32_t code) {
+    if (code < 0x80)
+        return (code > ' ' && code < '0') || (code > '9' && code < 'A') || (code > 'Z' && code < 'a') ||
+               (code > 'z' && code < 0x7f);
+    return contains(punctuation, COUNT(punctuation), code);
+}
+
+bool fw_unicode_is_accent(uint32_t code) { return code >= accents[0].first && contains(accents, COUNT(accents), code); }
+
+uint32_t fw_unicode_lower(uint32_t code) {
+    if (code < 0x80) return code >= 'A' && code <= 'Z' ? code + 32 : code;
+    size_t low = 0, high = COUNT(lower);
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (code > lower[middle].last)
+            low = middle + 1;
+        else if (code < lower[middle].first)
+            high = middle;
+        else
+            return (code - lower[middle].first) % lower[middle].step ? code
+                                                                     : (uint32_t)((int32_t)code + lower[middle].by);
+    }
+    return code;
+}
+
+fw_status fw_unicode_shape(const char **shape, fw_strbuf *copy, const char *text, size_t text_bytes) {
+    *shape = text;
+    for (size_t i = 0; i < text_bytes;) {
+        uint32_t code;
+        size_t bytes = fw_utf8_next(&code, text + i);
+        if (code >= 0x558 && fw_unicode_may_be_newer(code)) {
+            uint32_t stand_in = fw_unicode_stand_in(code);
+            if (stand_in != code) {
+                if (*shape == text) {
+                    fw_strbuf_clear(copy);
+                    FW_TRY(fw_strbuf_append(copy, text, text_bytes));
+                    *shape = copy->data;
+                }
+                fw_utf8_put(copy->data + i, stand_in);
+            }
+        }
+        i += bytes;
+    }
+    return FW_OK;
 }

@@ -7,6 +7,8 @@
 #ifndef FW_TEXT_UNICODE_H
 #define FW_TEXT_UNICODE_H
 
+#include "base/strbuf.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -28,5 +30,15 @@ bool fw_unicode_is_numeric(uint32_t code);
 bool fw_unicode_is_space(uint32_t code);
 /* \w of the reference: Alphabetic, marks, Nd, Pc, Join_Control. */
 bool fw_unicode_is_word(uint32_t code);
+/* ASCII punctuation and class P. */
+bool fw_unicode_is_punctuation(uint32_t code);
+/* What StripAccents takes away: combining marks. */
+bool fw_unicode_is_accent(uint32_t code);
+/* Lower case of one code point; U+0130 alone becomes two (i and U+0307) and is the caller's. */
+uint32_t fw_unicode_lower(uint32_t code);
+
+/* *shape = the text (valid UTF-8) for regexes: itself, or a copy in which stand-ins are put byte for byte in place.
+ * Errors: FW_ERR_NOMEM. */
+fw_status fw_unicode_shape(const char **shape, fw_strbuf *copy, const char *text, size_t text_bytes);
 
 #endif

@@ -1,6 +1,6 @@
-/* The vocabulary and the merges of a byte-level BPE model.
+/* The vocabulary and the merges of a BPE model.
  *
- * In the files, each byte is written as a printable character: printable Latin-1 bytes as themselves, the
+ * In files of byte-level models, each byte is written as a printable character: printable Latin-1 bytes as themselves, the
  * other 68 as U+0100.. in order (so a space is U+0120). Source: the GPT-2 encoder, Radford et al. 2019. */
 #ifndef FW_TEXT_VOCAB_H
 #define FW_TEXT_VOCAB_H
@@ -10,7 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { FW_TOKEN_MODEL = 1, FW_TOKEN_ADDED = 2, FW_TOKEN_SPECIAL = 4 };
+/* RESPELT: an added token that the normaliser rewrites (text/tokenizer_parts.h). */
+enum { FW_TOKEN_MODEL = 1, FW_TOKEN_ADDED = 2, FW_TOKEN_SPECIAL = 4, FW_TOKEN_RESPELT = 8 };
 
 /* Ids above this are refused: no vocabulary comes near, and tables are sized by the largest id. */
 enum { FW_VOCAB_MAX_ID = (1 << 22) - 1, FW_TOKEN_MAX_BYTES = 1 << 16 };
@@ -25,9 +26,10 @@ typedef struct fw_vocab {
     int32_t id_n;      /* largest id + 1 */
     int32_t id_cap;    /* of the three arrays */
     uint32_t *text_at; /* where in `text` the token's spelling starts; UINT32_MAX: no token has this id */
-    uint32_t *byte_n;  /* model tokens: bytes of text it stands for (characters of the spelling) */
-    uint8_t *flags;    /* FW_TOKEN_... */
-    char *text;        /* spellings, each with a final zero */
+    uint32_t
+        *byte_n;    /* model tokens: bytes of text it stands for: characters of the spelling, where that is of bytes */
+    uint8_t *flags; /* FW_TOKEN_... */
+    char *text;     /* spellings, each with a final zero */
     size_t text_n, text_cap;
     int32_t *slot; /* hash table spelling -> id; -1: free */
     size_t slot_n; /* a power of two */

@@ -130,6 +130,7 @@ static fw_status answer(generation *g, const fw_options *o, fw_text_sink sink, v
     if (text.len_bytes > 0) FW_TRY_OR(sink(context, text.data, text.len_bytes), done);
     r->answer_s = (double)(fw_host_now_ns() - start_ns) * 1e-9;
 done:
+    fw_decoder_fini(&decoder);
     fw_strbuf_fini(&text);
     return status;
 }

@@ -259,6 +259,7 @@ static void test_stream(void **state) {
     assert_int_equal(fw_decoder_finish(&decoder, &out), FW_OK);
     assert_string_equal(out.data, "\xef\xbf\xbd"
                                   "a\xef\xbf\xbd\xef\xbf\xbd");
+    fw_decoder_fini(&decoder);
     fw_strbuf_fini(&out);
     fw_ids_fini(&ids);
     fw_text_lab_fini(&lab);
@@ -286,14 +287,17 @@ static void refuse(const char *at, json_t *value, const char *expected) {
 
 static void test_refusals(void **state) {
     (void)state;
-    refuse("normalizer", json_pack("{ss}", "type", "Lowercase"), "\"normalizer\" is {\"type\":\"Lowercase\"}");
-    refuse("normalizer", json_pack("{ss s[{ss}{ss}]}", "type", "Sequence", "normalizers", "type", "NFD", "type", "NFC"),
-           "second normalisation");
+    refuse("normalizer", json_pack("{ss}", "type", "Precompiled"), "\"normalizer\" is {\"type\":\"Precompiled\"}");
     refuse("normalizer", json_pack("{ss sb}", "type", "NFC", "strict", 1), "normalizer.strict");
+    refuse("normalizer", json_pack("{ss}", "type", "Strip"), "strip_left");
+    refuse("normalizer", json_pack("{ss s{ss} si}", "type", "Replace", "pattern", "String", "a", "content", 1),
+           "content");
     refuse("pre_tokenizer", json_pack("{ss}", "type", "Metaspace"), "Metaspace");
-    refuse("pre_tokenizer", json_null(), "ByteLevel");
-    refuse("pre_tokenizer.pretokenizers.0", json_pack("{ss}", "type", "Whitespace"), "Whitespace");
-    refuse("pre_tokenizer.pretokenizers.0", json_pack("{ss}", "type", "ByteLevel"), "must be the last");
+    refuse("pre_tokenizer", json_pack("{ss ss sb}", "type", "Metaspace", "replacement", "_", "add_prefix_space", 0),
+           "prepend_scheme");
+    refuse("pre_tokenizer.pretokenizers.0", json_pack("{ss}", "type", "UnicodeScripts"), "UnicodeScripts");
+    refuse("pre_tokenizer.pretokenizers.0", json_pack("{ss ss}", "type", "CharDelimiterSplit", "delimiter", "ab"),
+           "one character");
     refuse("pre_tokenizer.pretokenizers.0.behavior", json_string("Sideways"), "\"Sideways\"");
     refuse("pre_tokenizer.pretokenizers.0.pattern", json_pack("{ss}", "Regex", "a\\Gb"), "\"\\Gb\" at byte 1");
     refuse("pre_tokenizer.pretokenizers.0.pattern", json_pack("{ss}", "Regex", "(?:a"), "not closed");
@@ -301,12 +305,13 @@ static void test_refusals(void **state) {
     refuse("pre_tokenizer.pretokenizers.1.add_prefix_space", json_integer(3), "add_prefix_space");
     refuse("post_processor", json_pack("{ss}", "type", "BertProcessing"), "BertProcessing");
     refuse("decoder", json_pack("{ss}", "type", "Metaspace"), "\"decoder\"");
-    refuse("decoder", json_null(), "\"decoder\" is missing");
+    refuse("decoder", json_pack("{ss}", "type", "CTC"), "\"CTC\"");
+    refuse("decoder", json_pack("{ss ss}", "type", "BPEDecoder", "suffix", ""), "empty");
     refuse("model.type", json_string("WordPiece"), "\"WordPiece\"");
     refuse("model.dropout", json_real(0.1), "model.dropout");
-    refuse("model.byte_fallback", json_true(), "byte_fallback");
-    refuse("model.end_of_word_suffix", json_string("</w>"), "</w>");
-    refuse("model.continuing_subword_prefix", json_string("##"), "##");
+    refuse("model.byte_fallback", json_integer(1), "byte_fallback");
+    refuse("model.end_of_word_suffix", json_integer(1), "end_of_word_suffix");
+    refuse("model.continuing_subword_prefix", json_string("####"), "shorter than the prefix");
     refuse("version", json_string("2.0"), "\"2.0\"");
     refuse("model.cache", json_integer(1), "model.cache");
     refuse("model.vocab", json_array(), "model.vocab");
