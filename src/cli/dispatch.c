@@ -8,7 +8,7 @@
 /* Commands that take options, in the order of config/commands.def: fw_cli_NAME of cli/cmd_NAME.c. */
 static const fw_cli_command runners[FW_COMMAND_N] = {
     [FW_COMMAND_TRAIN] = fw_cli_train,   [FW_COMMAND_EVAL] = fw_cli_eval,   [FW_COMMAND_GENERATE] = fw_cli_generate,
-    [FW_COMMAND_IMPORT] = fw_cli_import, [FW_COMMAND_BENCH] = fw_cli_bench,
+    [FW_COMMAND_IMPORT] = fw_cli_import, [FW_COMMAND_BENCH] = fw_cli_bench, [FW_COMMAND_BENCH_STEP] = fw_cli_bench_step,
 };
 
 static fw_status run_with_options(fw_command command, int argc, char *const *argv) {

@@ -32,7 +32,7 @@ static void on_event(void *context, const fw_launch_event *event) {
         fw_log_info("%s", event->message);
 }
 
-static fw_status status_of_exit_code(int code) {
+fw_status fw_cli_status_of_exit_code(int code) {
     static const fw_status all[] = {FW_OK,       FW_ERR_OPTION, FW_ERR_INPUT,      FW_ERR_FIT,
                                     FW_ERR_RANK, FW_ERR_IO,     FW_ERR_INTERRUPTED};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
@@ -40,7 +40,7 @@ static fw_status status_of_exit_code(int code) {
     return FW_ERR_RANK;
 }
 
-fw_status fw_cli_launch(int process_n) {
+fw_status fw_cli_launch_ranks(int process_n, int *exit_code) {
     fw_terminal_set_rank(-1, process_n); /* the launcher: rank 0 has the bar */
     char self[4096];
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
@@ -54,11 +54,15 @@ fw_status fw_cli_launch(int process_n) {
     for (size_t i = 1; i < argc; i++) argv[i] = given[i];
     argv[0] = self; /* this very file, wherever PATH leads by now */
     fw_launch_options options = {.process_n = process_n, .on_event = on_event};
-    int exit_code = 0;
-    fw_status status = fw_launch(&options, argv, &exit_code);
+    fw_status status = fw_launch(&options, argv, exit_code);
     fw_free(argv);
-    FW_TRY(status);
-    status = status_of_exit_code(exit_code);
+    return status;
+}
+
+fw_status fw_cli_launch(int process_n) {
+    int exit_code = 0;
+    FW_TRY(fw_cli_launch_ranks(process_n, &exit_code));
+    const fw_status status = fw_cli_status_of_exit_code(exit_code);
     if (status != FW_OK) {
         fw_terminal_error_was_shown();
         return fw_fail(status, "a rank ended with exit code %d", exit_code);

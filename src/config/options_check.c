@@ -122,7 +122,8 @@ static fw_status check_bench(const fw_options *o) {
 
 fw_status fw_options_check(fw_options *o) {
     switch (o->command) {
-    case FW_COMMAND_TRAIN: return check_train(o);
+    case FW_COMMAND_TRAIN:
+    case FW_COMMAND_BENCH_STEP: return check_train(o);
     case FW_COMMAND_EVAL: FW_TRY(need(o, FW_OPTION_model_name_or_path)); return need(o, FW_OPTION_dataset_name);
     case FW_COMMAND_GENERATE: return check_generate(o);
     case FW_COMMAND_IMPORT: FW_TRY(need(o, FW_OPTION_file)); return need(o, FW_OPTION_output);

@@ -224,8 +224,9 @@ static fw_status loop(trainer *t, int64_t first_step) {
         const bool last = step == t->step_n;
         const bool must_evaluate =
             t->eval_batcher != NULL && is_due(o->eval_strategy, o->eval_steps, step, t->steps_per_epoch);
-        const bool must_save = is_due(o->save_strategy, o->save_steps, step, t->steps_per_epoch) ||
-                               (last && o->save_strategy != FW_WHEN_NO) || (stop && !last);
+        const bool must_save =
+            !t->hooks->keeps_nothing && (is_due(o->save_strategy, o->save_steps, step, t->steps_per_epoch) ||
+                                         (last && o->save_strategy != FW_WHEN_NO) || (stop && !last));
         if (last || must_evaluate || must_save) FW_TRY(fw_shard_settle(t->job.shard));
         count_traffic(t);
         FW_TRY(report(t, step, &result, fw_host_now_ns() - start_ns));
@@ -282,7 +283,7 @@ static fw_status agree_on_waits(trainer *t) {
 static fw_status finish(trainer *t, fw_status loop_status) {
     char *model_dir = NULL;
     FW_TRY(agree_on_waits(t));
-    if (loop_status == FW_OK) {
+    if (loop_status == FW_OK && !t->hooks->keeps_nothing) {
         uint64_t start_ns = fw_trace_now();
         FW_TRY(fw_run_state_export(&t->state, &model_dir));
         fw_trace_since(FW_TRACE_HOST, "write the model", start_ns);

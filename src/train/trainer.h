@@ -48,6 +48,7 @@ typedef struct fw_train_result {
 
 typedef struct fw_train_hooks {
     void *context;
+    bool keeps_nothing;                                /* the steps only: no checkpoint and no model are written */
     void (*place)(void *context, int rank, int world); /* first of all */
     void (*start)(void *context, const fw_train_summary *summary);
     void (*step)(void *context, const fw_train_report *report);
