@@ -16,6 +16,7 @@ fw_status fw_cli_generate(const fw_options *options);
 fw_status fw_cli_import(const fw_options *options);
 fw_status fw_cli_bench(const fw_options *options);
 fw_status fw_cli_bench_step(const fw_options *options);
+fw_status fw_cli_plan(const fw_options *options);
 
 /* The arguments of this process as main got them, NULL-terminated: what a rank of the same job is started with. */
 char *const *fw_cli_arguments(void);

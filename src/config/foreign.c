@@ -73,7 +73,7 @@ fw_status fw_foreign_set(fw_foreign *f, const fw_leaf *leaf, const char *option,
     fw_option_id id;
     const fw_option_spelling *spelling;
     fw_option_place place = place_of(f, leaf);
-    FW_TRY(fw_option_find(&id, &spelling, f->o->command, option, place));
+    FW_TRY(fw_option_find(&id, &spelling, fw_option_reader(f->o->command, option), option, place));
     const fw_option_origin given = f->o->origin[id].from;
     if (given == FW_FROM_FILE) return compare(f, leaf, id, spelling, text, true);
     if (given > f->from || (given != FW_FROM_DEFAULT && f->gives_way))

@@ -39,15 +39,33 @@ static const char *nearest_name(const char *name, fw_command command) {
     return nearest.best;
 }
 
+/* An option by its name (*alias is NULL) or by another spelling of it; -1. */
+static int find(const fw_option_spelling **alias, const char *name) {
+    int found = fw_option_by_name(name);
+    *alias = NULL;
+    for (size_t i = 0; found < 0 && (*alias = fw_option_spelling_at(i)) != NULL; i++)
+        if (strcmp((*alias)->name, name) == 0) found = (int)(*alias)->id;
+    return found;
+}
+
+static bool is_of(fw_command command, const char *name) {
+    const fw_option_spelling *alias;
+    const int found = find(&alias, name);
+    return found >= 0 && (fw_option_get((fw_option_id)found)->commands & (1u << command)) != 0;
+}
+
+fw_command fw_option_reader(fw_command command, const char *name) {
+    const bool of_run_only = !is_of(command, name) && is_of(FW_COMMAND_TRAIN, name);
+    return command == FW_COMMAND_PLAN && of_run_only ? FW_COMMAND_TRAIN : command;
+}
+
 fw_status fw_option_find(fw_option_id *id, const fw_option_spelling **spelling, fw_command command, const char *name,
                          fw_option_place place) {
     char label[FW_LABEL_BYTES];
     fw_option_label(label, name, place);
     const char *command_name = fw_command_get(command).name;
-    const fw_option_spelling *alias = NULL;
-    int found = fw_option_by_name(name);
-    for (size_t i = 0; found < 0 && (alias = fw_option_spelling_at(i)) != NULL; i++)
-        if (strcmp(alias->name, name) == 0) found = (int)alias->id;
+    const fw_option_spelling *alias;
+    const int found = find(&alias, name);
     if (found >= 0) {
         unsigned commands = fw_option_get((fw_option_id)found)->commands;
         if (commands & (1u << command)) {
@@ -55,6 +73,9 @@ fw_status fw_option_find(fw_option_id *id, const fw_option_spelling **spelling, 
             *spelling = alias;
             return FW_OK;
         }
+        /* a way of training that plan can work out already */
+        if (commands == FW_FOR_PLAN && fw_option_get((fw_option_id)found)->group != FW_GROUP_PLANNING)
+            return fw_fail(FW_ERR_OPTION, "%s is not supported yet by finewire %s; leave it out", label, command_name);
         char others[128];
         list_commands(others, sizeof others, commands);
         return fw_fail(FW_ERR_OPTION, "%s is an option of finewire %s, not of finewire %s", label, others,

@@ -37,6 +37,10 @@ bool fw_option_comes_later(const char *name); /* known elsewhere, not supported 
 fw_status fw_option_find(fw_option_id *id, const fw_option_spelling **spelling, fw_command command, const char *name,
                          fw_option_place place);
 
+/* For which command a file's name is read: a plan is made from the files of a run, and what of them has no part in it is
+ * read, and checked, as the run does. */
+fw_command fw_option_reader(fw_command command, const char *name);
+
 /* "--name", or "FILE:LINE: name": how messages begin. Returns `out`. */
 enum { FW_LABEL_BYTES = 256 };
 const char *fw_option_label(char *out, const char *name, fw_option_place place);

@@ -36,6 +36,28 @@ void fw_options_fini(fw_options *o) {
     *o = (fw_options){0};
 }
 
+fw_status fw_options_copy(fw_options *out, const fw_options *o) {
+    *out = *o;
+    fw_status status = FW_OK;
+    for (int i = 0; i < FW_OPTION_N; i++) {
+        const fw_option_info *info = fw_option_get((fw_option_id)i);
+        if (info->type != FW_TYPE_TEXT && info->type != FW_TYPE_PATH) continue;
+        char *copy = NULL; /* to the end, whatever fails: nothing is owned twice */
+        if (status == FW_OK && text_of(o, info) != NULL) status = fw_strdup(&copy, text_of(o, info));
+        memcpy((char *)out + info->offset, &copy, sizeof copy);
+    }
+    return status;
+}
+
+fw_status fw_options_set(fw_options *o, const char *name, const char *value) {
+    fw_option_id id;
+    const fw_option_spelling *spelling;
+    FW_TRY(fw_option_find(&id, &spelling, o->command, name, (fw_option_place){0}));
+    FW_TRY(fw_option_set(o, id, spelling, name, value, (fw_option_place){0}, true));
+    o->origin[id].from = FW_FROM_COMMAND_LINE;
+    return FW_OK;
+}
+
 bool fw_options_given(const fw_options *o, fw_option_id id) { return o->origin[id].from != FW_FROM_DEFAULT; }
 
 const char *fw_options_origin(const fw_options *o, fw_option_id id, char *out, size_t bytes) {

@@ -87,7 +87,7 @@ fw_status fw_options_parse(fw_options *o, int argc, char *const *argv);
 fw_status fw_options_parse_recipe(fw_options *o, const char *text, size_t text_bytes, const char *where);
 
 /* Rules that involve more than one option; then fills in those that follow from others (data_seed, eval_steps).
- * Needs: model and dataset (train, eval), output_dir (train), prompt (generate), file and output (import). */
+ * Needs: model (train, eval, generate, plan), dataset (train, eval), output_dir (train), prompt (generate), file and output (import). */
 fw_status fw_options_check(fw_options *o);
 /* Fill in what train_batch_size leaves open, now that the number of ranks is known: gradient_accumulation_steps, and
  * per_device_train_batch_size where neither was given (then one micro-batch a step). Errors: FW_ERR_OPTION when the
@@ -99,6 +99,11 @@ void fw_options_warn(const fw_options *o);
 /* The same of options that have none with the strategy that is run, where that is not the one asked for: auto chose it, or
  * there is one rank. */
 void fw_options_warn_of_choice(const fw_options *o, fw_strategy chosen);
+
+/* *out = the same, with texts of its own, to be given to fw_options_fini whatever the result. Errors: FW_ERR_NOMEM. */
+fw_status fw_options_copy(fw_options *out, const fw_options *o);
+/* Set one option as `--name value` on the command line would: names and values are read in the same way. */
+fw_status fw_options_set(fw_options *o, const char *name, const char *value);
 
 /* Was it given, or is it the default? */
 bool fw_options_given(const fw_options *o, fw_option_id id);
@@ -133,6 +138,7 @@ typedef enum fw_option_group {
     FW_GROUP_MACHINE,
     FW_GROUP_SHARDING,
     FW_GROUP_BENCH,
+    FW_GROUP_PLANNING,
     FW_GROUP_N
 } fw_option_group;
 

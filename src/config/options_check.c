@@ -120,6 +120,21 @@ static fw_status check_bench(const fw_options *o) {
     return FW_OK;
 }
 
+static fw_status check_plan(fw_options *o) {
+    FW_TRY(need(o, FW_OPTION_model_name_or_path));
+    const fw_option_origin gpus = o->origin[FW_OPTION_gpus].from, ranks = o->origin[FW_OPTION_num_processes].from;
+    if (gpus == FW_FROM_DEFAULT || ranks > gpus) /* two words for one thing: the one that counts more */
+        o->gpus = ranks == FW_FROM_DEFAULT ? 0 : o->num_processes;
+    else if (ranks == gpus && o->gpus != o->num_processes)
+        return fw_fail(FW_ERR_OPTION, "gpus is %lld and num_processes is %lld; leave out one of them",
+                       (long long)o->gpus, (long long)o->num_processes);
+    if (o->device == FW_DEVICE_CPU || o->device == FW_DEVICE_REF)
+        if (o->gpu != NULL)
+            return fw_fail(FW_ERR_OPTION, "device is %s, but a card is named (--gpu %.60s); leave out one of them",
+                           fw_device_choice_words[o->device], o->gpu);
+    return fw_options_resolve_sharding(o);
+}
+
 fw_status fw_options_check(fw_options *o) {
     switch (o->command) {
     case FW_COMMAND_TRAIN:
@@ -128,6 +143,7 @@ fw_status fw_options_check(fw_options *o) {
     case FW_COMMAND_GENERATE: return check_generate(o);
     case FW_COMMAND_IMPORT: FW_TRY(need(o, FW_OPTION_file)); return need(o, FW_OPTION_output);
     case FW_COMMAND_BENCH: return check_bench(o);
+    case FW_COMMAND_PLAN: return check_plan(o);
     case FW_COMMAND_N: break;
     }
     return fw_fail(FW_ERR_INTERNAL, "options of an unknown command");

@@ -46,7 +46,7 @@ static fw_status apply(fw_recipe *r, const char *key, const yaml_event_t *value,
     fw_option_id id;
     const fw_option_spelling *spelling;
     char label[FW_LABEL_BYTES];
-    FW_TRY(fw_option_find(&id, &spelling, r->o->command, key, place));
+    FW_TRY(fw_option_find(&id, &spelling, fw_option_reader(r->o->command, key), key, place));
     fw_option_label(label, key, place);
     if (id == FW_OPTION_recipe) return fw_fail(FW_ERR_OPTION, "%s: a recipe cannot name another recipe", label);
     if (r->line_of[id] != 0)

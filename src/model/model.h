@@ -55,6 +55,11 @@ typedef struct fw_micro_batch {
     const int32_t *label_n;    /* the token each of them must predict */
 } fw_micro_batch;
 
+/* Bytes of its arrays, when they have room for N rows each; every array starts at a multiple of 64 bytes. */
+enum { FW_MICRO_BATCH_ARRAYS = 5 };
+static inline size_t fw_micro_batch_array_bytes(int64_t N) { return ((size_t)N * sizeof(int32_t) + 63) / 64 * 64; }
+static inline size_t fw_micro_batch_bytes(int64_t N) { return FW_MICRO_BATCH_ARRAYS * fw_micro_batch_array_bytes(N); }
+
 /* What a block computes on the way and its backward needs. */
 typedef struct fw_block_activations {
     void *norm1_NC, *qkv_NS, *qk_NHKD, *o_NHD, *mid_NC, *norm2_NC, *gate_up_N2F, *h_NF;

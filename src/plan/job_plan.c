@@ -52,8 +52,8 @@ static void say_sync(fw_job_plan *chosen, const fw_job_plan *other, const char *
 /* The strategy with the way of accumulating that was asked for, or the one that fits. Holding is preferred: it sends
  * less, and where all gradients are kept anyway it costs nothing. With one micro-batch both ways send the same, and the
  * one that keeps less is taken, whatever was asked for. */
-static fw_status try_strategy(fw_job_plan *p, const fw_plan_input *in, const fw_memory_budget *budget,
-                              fw_shard_strategy strategy) {
+fw_status fw_job_plan_of(fw_job_plan *p, const fw_plan_input *in, const fw_memory_budget *budget,
+                         fw_shard_strategy strategy) {
     const bool keeps_all = strategy == FW_SHARD_DDP || strategy == FW_SHARD_ZERO1;
     bool each = in->shard.sync_each;
     if (in->choose_sync || in->micro_n == 1) each = in->micro_n == 1 && !keeps_all;
@@ -81,7 +81,7 @@ static fw_status choose(fw_job_plan *p, const fw_plan_input *in, const fw_memory
     const int order_n = in->world > 1 ? 4 : 1;
     char tried[FW_PLAN_REASON_BYTES] = "", needed[FW_PLAN_SIZE_BYTES], limit[FW_PLAN_SIZE_BYTES];
     for (int i = 0; i < order_n; i++) {
-        FW_TRY(try_strategy(p, in, budget, order[i]));
+        FW_TRY(fw_job_plan_of(p, in, budget, order[i]));
         bool fits = fw_memory_plan_fits(&p->memory, budget);
         fw_plan_size(needed, fw_memory_plan_needed(&p->memory, budget));
         if (fits || i == order_n - 1) {
@@ -124,7 +124,7 @@ static fw_status advise(char *text, size_t text_bytes, const fw_plan_input *in, 
         fw_plan_input more = *in;
         fw_memory_budget each = *budget;
         more.world = each.ranks = world;
-        FW_TRY(try_strategy(&other, &more, &each, FW_SHARD_ZERO3));
+        FW_TRY(fw_job_plan_of(&other, &more, &each, FW_SHARD_ZERO3));
         bool fits = fw_memory_plan_fits(&other.memory, &each);
         if (fits)
             snprintf(text, text_bytes, "--num_processes %d with --strategy zero3 needs %s a rank", world,
@@ -139,7 +139,7 @@ static fw_status advise(char *text, size_t text_bytes, const fw_plan_input *in, 
 static fw_status take_asked(fw_job_plan *p, const fw_plan_input *in, const fw_memory_budget *budget) {
     const fw_shard_strategy asked = in->shard.strategy;
     const bool alone = in->world == 1 && in->shard.training;
-    FW_TRY(try_strategy(p, in, budget, alone ? FW_SHARD_DDP : asked));
+    FW_TRY(fw_job_plan_of(p, in, budget, alone ? FW_SHARD_DDP : asked));
     if (alone && asked != FW_SHARD_DDP)
         snprintf(p->strategy_reason, sizeof p->strategy_reason, "one rank has nothing to share, as %s would",
                  fw_shard_strategy_name(asked));

@@ -34,6 +34,10 @@ typedef struct fw_job_plan {
 /* Chooses what is to be chosen and checks that it fits. Errors: FW_ERR_FIT (figures, and which strategy would fit),
  * FW_ERR_OPTION, FW_ERR_NOMEM. */
 fw_status fw_job_plan_make(fw_job_plan *out, const fw_plan_input *input, const fw_memory_budget *budget);
+/* What one strategy takes, whether it fits or not; with choose_sync, gradients are held when that fits. Errors:
+ * FW_ERR_OPTION, FW_ERR_NOMEM. */
+fw_status fw_job_plan_of(fw_job_plan *out, const fw_plan_input *input, const fw_memory_budget *budget,
+                         fw_shard_strategy strategy);
 void fw_job_plan_fini(fw_job_plan *plan);
 
 #endif

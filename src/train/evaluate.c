@@ -1,6 +1,7 @@
 #include "train/evaluate.h"
 
 #include "base/host.h"
+#include "plan/job_input.h"
 #include "train/job.h"
 
 #include <math.h>
@@ -21,7 +22,7 @@ static fw_status run(fw_job *job, const fw_options *o, fw_dataset **dataset, fw_
     fw_activation_options a = {.mode = FW_ACTIVATIONS_FORWARD,
                                .N_max = N,
                                .n_max = N,
-                               .chunk_n = fw_job_chunk_rows(o, &job->model, N),
+                               .chunk_n = fw_plan_chunk_rows(o->loss_chunk_size, &job->model, N),
                                .P = (*dataset)->stats.longest_n};
     FW_TRY(fw_job_allocate(job, o, &a, false, fw_job_dataset_bytes(*dataset)));
 

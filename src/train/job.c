@@ -7,10 +7,11 @@
 #include "comm/launcher.h"
 #include "config/options_sharding.h"
 #include "model/wrap_class.h"
+#include "plan/job_input.h"
 #include "shard/rank_memory.h"
 
 /* MEETING_S: ranks wait that long for each other at the start, or ddp_timeout when it is shorter. */
-enum { MEETING_S = 60, CPU_CAP = 4096, CHUNK_ROWS_MIN = 16, CHUNK_ROWS_MAX = 1024, CHUNK_BYTES = 64 << 20 };
+enum { MEETING_S = 60, CPU_CAP = 4096 };
 
 /* Meet the other ranks, then take an even share of the cores. */
 fw_status fw_job_open_place(fw_job *job, const fw_options *o) {
@@ -103,16 +104,6 @@ fw_status fw_job_open(fw_job *job, const fw_options *o, fw_job_needs needs) {
     return FW_OK;
 }
 
-int64_t fw_job_chunk_rows(const fw_options *o, const fw_model *m, int64_t row_n) {
-    int64_t row_bytes = m->config.V * (int64_t)(sizeof(float) + (m->t == FW_F32 ? 0 : fw_dtype_bytes(m->t)));
-    int64_t rows = CHUNK_BYTES / row_bytes;
-    if (rows < CHUNK_ROWS_MIN) rows = CHUNK_ROWS_MIN;
-    if (rows > CHUNK_ROWS_MAX) rows = CHUNK_ROWS_MAX;
-    if (o->loss_chunk_size > 0) rows = o->loss_chunk_size;
-    if (rows > row_n) rows = row_n;
-    return rows > 0 ? rows : 1;
-}
-
 static fw_status read_unit(void *context, int32_t unit, int64_t first_n, int64_t n, float *out) {
     fw_job *job = context;
     return fw_model_folder_read(&job->folder, &job->model.table, unit, first_n, n, out);
@@ -120,30 +111,12 @@ static fw_status read_unit(void *context, int32_t unit, int64_t first_n, int64_t
 
 /* What the options say about sharding. Evaluation and generation keep the whole model on every rank. */
 static fw_status shard_options(fw_plan_input *in, const fw_job *job, const fw_options *o, bool training) {
-    static const fw_shard_strategy strategies[] = {[FW_STRATEGY_AUTO] = FW_SHARD_DDP,
-                                                   [FW_STRATEGY_DDP] = FW_SHARD_DDP,
-                                                   [FW_STRATEGY_ZERO1] = FW_SHARD_ZERO1,
-                                                   [FW_STRATEGY_ZERO2] = FW_SHARD_ZERO2,
-                                                   [FW_STRATEGY_ZERO3] = FW_SHARD_ZERO3,
-                                                   [FW_STRATEGY_HSDP] = FW_SHARD_HSDP,
-                                                   [FW_STRATEGY_HSDP_ZERO2] = FW_SHARD_HSDP_ZERO2};
-    in->shard = (fw_shard_options){.strategy = FW_SHARD_DDP, .t = job->model.t, .training = training};
+    in->shard = (fw_shard_options){.strategy = FW_SHARD_DDP, .t = job->model.t};
     if (!training) return FW_OK;
     FW_TRY(fw_wrap_check_class(o->fsdp_transformer_layer_cls_to_wrap, job->model.config.architecture));
-    fw_shard_options *s = &in->shard;
-    s->strategy = strategies[o->strategy];
-    s->gradient_t = o->gradient_dtype == FW_GRADIENT_BF16 ? FW_BF16 : FW_F32;
-    s->sync_each = o->sync_each_batch == FW_TOGGLE_ON;
-    s->prefetch = (int)o->prefetch;
-    s->wrap = o->wrap == FW_WRAP_MODEL  ? FW_SHARD_WRAP_MODEL
-              : o->wrap == FW_WRAP_SIZE ? FW_SHARD_WRAP_SIZE
-                                        : FW_SHARD_WRAP_BLOCK;
-    s->wrap_min_n = o->fsdp_min_num_params;
-    in->choose_strategy = o->strategy == FW_STRATEGY_AUTO;
-    in->choose_sync = o->sync_each_batch == FW_TOGGLE_AUTO;
-    in->micro_n = o->gradient_accumulation_steps;
+    fw_plan_input_from_options(in, o);
     int world = fw_comm_world(job->comm);
-    return fw_options_shard_group(&s->group_n, o, world, world);
+    return fw_options_shard_group(&in->shard.group_n, o, world, world);
 }
 
 /* Plan first; nothing is taken unless it fits. */
@@ -154,7 +127,7 @@ static fw_status make_plan(fw_job *job, const fw_options *o, const fw_activation
                         .activations = *a,
                         .world = world,
                         .micro_n = 1,
-                        .token_bytes = fw_token_buffers_bytes(a->N_max),
+                        .token_bytes = fw_micro_batch_bytes(a->N_max),
                         .host_bytes = host_bytes};
     FW_TRY(shard_options(&in, job, o, training));
     fw_activations sized;

@@ -43,8 +43,6 @@ fw_status fw_job_allocate(fw_job *job, const fw_options *options, const fw_activ
                           bool training, size_t host_bytes);
 void fw_job_close(fw_job *job); /* takes a zeroed one */
 
-/* Rows of logits at a time: option loss_chunk_size, or what keeps a chunk within 64 MiB, from 16 to 1024. */
-int64_t fw_job_chunk_rows(const fw_options *options, const fw_model *model, int64_t row_n);
 /* A file of conversations as tokens of this model. */
 fw_status fw_job_load_dataset(fw_job *job, fw_dataset **out, const char *path, int64_t max_length, bool all_tokens);
 size_t fw_job_dataset_bytes(const fw_dataset *dataset); /* takes NULL */

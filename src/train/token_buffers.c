@@ -4,12 +4,6 @@
 
 #include <math.h>
 
-enum { DEVICE_ARRAYS = 5 };
-
-static size_t array_bytes(int64_t cap_n) { return ((size_t)cap_n * sizeof(int32_t) + 63) / 64 * 64; }
-
-size_t fw_token_buffers_bytes(int64_t cap_n) { return DEVICE_ARRAYS * array_bytes(cap_n); }
-
 fw_status fw_token_buffers_init(fw_token_buffers *t, fw_device *device, void *memory, int64_t cap_n) {
     *t = (fw_token_buffers){.device = device, .cap_n = cap_n};
     fw_status status;
@@ -17,8 +11,9 @@ fw_status fw_token_buffers_init(fw_token_buffers *t, fw_device *device, void *me
     FW_TRY_OR(FW_NEW_ARRAY(t->row, (size_t)cap_n), fail);
     FW_TRY_OR(FW_NEW_ARRAY(t->label, (size_t)cap_n), fail);
     FW_TRY_OR(FW_NEW_ARRAY(t->loss_n, (size_t)cap_n), fail);
-    int32_t **array[DEVICE_ARRAYS] = {&t->id_N, &t->position_N, &t->first_N, &t->row_n, &t->label_n};
-    for (int i = 0; i < DEVICE_ARRAYS; i++) *array[i] = (int32_t *)((char *)memory + (size_t)i * array_bytes(cap_n));
+    int32_t **array[FW_MICRO_BATCH_ARRAYS] = {&t->id_N, &t->position_N, &t->first_N, &t->row_n, &t->label_n};
+    for (int i = 0; i < FW_MICRO_BATCH_ARRAYS; i++)
+        *array[i] = (int32_t *)((char *)memory + (size_t)i * fw_micro_batch_array_bytes(cap_n));
     return FW_OK;
 fail:
     fw_token_buffers_fini(t);

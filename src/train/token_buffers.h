@@ -14,8 +14,7 @@ typedef struct fw_token_buffers {
     int64_t cap_n;
 } fw_token_buffers;
 
-size_t fw_token_buffers_bytes(int64_t cap_n); /* of device memory */
-/* memory: fw_token_buffers_bytes of the device, borrowed. */
+/* memory: fw_micro_batch_bytes(cap_n) of the device, borrowed. */
 fw_status fw_token_buffers_init(fw_token_buffers *out, fw_device *device, void *memory, int64_t cap_n);
 void fw_token_buffers_fini(fw_token_buffers *t);
 

@@ -4,6 +4,7 @@
 #include "base/host.h"
 #include "base/log.h"
 #include "base/trace.h"
+#include "plan/job_input.h"
 #include "train/interrupt.h"
 #include "train/metrics.h"
 #include "train/run_state.h"
@@ -88,7 +89,7 @@ static fw_status allocate(trainer *t) {
     fw_activation_options a = {.mode = o->gradient_checkpointing ? FW_ACTIVATIONS_RECOMPUTE : FW_ACTIVATIONS_KEEP,
                                .N_max = N,
                                .n_max = N,
-                               .chunk_n = fw_job_chunk_rows(o, &t->job.model, N),
+                               .chunk_n = fw_plan_chunk_rows(o->loss_chunk_size, &t->job.model, N),
                                .P = longest};
     size_t token_bytes = fw_job_dataset_bytes(t->dataset) + fw_job_dataset_bytes(t->eval_dataset);
     FW_TRY(fw_job_allocate(&t->job, o, &a, true, token_bytes));

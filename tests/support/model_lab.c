@@ -111,7 +111,7 @@ static fw_status take_memory(fw_test_lab *lab) {
                            .shard = lab->options.shard,
                            .world = fw_comm_world(lab->comm),
                            .micro_n = lab->options.accumulation,
-                           .token_bytes = fw_token_buffers_bytes(N)};
+                           .token_bytes = fw_micro_batch_bytes(N)};
     input.shard.t = lab->options.t;
     input.shard.training = true;
     fw_memory_budget all = {.ranks = 1, .available_bytes = UINT64_MAX};

@@ -58,7 +58,7 @@ static void test_refusals(void **state) {
         {"seed: 1\nlearnin_rate: 1",
          "r.yaml:2: learnin_rate is not an option of finewire train; did you mean learning_rate?"},
         {"a: 1", "r.yaml:1: a is not an option of finewire train; finewire help train lists them"},
-        {"lora_r: 16", "r.yaml:1: lora_r is not supported yet by finewire; leave it out"},
+        {"lora_r: 16", "r.yaml:1: lora_r is not supported yet by finewire train; leave it out"},
         {"lora_target_modules: [q_proj]", "r.yaml:1: lora_target_modules is not supported yet"},
         {"prompt: x", "r.yaml:1: prompt is an option of finewire generate, not of finewire train"},
         {"seed: 1\n\nseed: 2", "r.yaml:3: seed is given twice: line 1 says seed; keep one"},

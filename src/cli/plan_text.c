@@ -1,0 +1,256 @@
+/* The plan for people: what is asked, one table of memory and time, what to do and why, and the questions the other way
+ * round. */
+#include "base/plural.h"
+#include "cli/plan_output.h"
+#include "cli/terminal.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+enum { LABEL_COLUMNS = 24, CELL_COLUMNS = 10, TEXT_COLUMNS = 100 };
+static const double gib = 1073741824.0, mib = 1048576.0;
+
+static const char *method_words(fw_method method) {
+    static const char *const words[] = {[FW_METHOD_AUTO] = "auto",
+                                        [FW_METHOD_FULL] = "all weights trained",
+                                        [FW_METHOD_LORA] = "LoRA",
+                                        [FW_METHOD_QLORA] = "QLoRA"};
+    return words[method];
+}
+
+/* Lines of at most TEXT_COLUMNS, behind a label. */
+static fw_status paragraph(fw_strbuf *out, const char *label, const char *text) {
+    const int indent = 13;
+    int column = indent;
+    FW_TRY(fw_strbuf_printf(out, "%-*s", indent, label));
+    while (*text != 0) {
+        int n = 0;
+        while (text[n] != 0 && text[n] != ' ') n++;
+        if (column > indent && column + 1 + n > TEXT_COLUMNS) {
+            FW_TRY(fw_strbuf_printf(out, "\n%*s", indent, ""));
+            column = indent;
+        } else if (column > indent) {
+            FW_TRY(fw_strbuf_putc(out, ' '));
+            column++;
+        }
+        FW_TRY(fw_strbuf_append(out, text, (size_t)n));
+        column += n;
+        text += n;
+        while (*text == ' ') text++;
+    }
+    return fw_strbuf_putc(out, '\n');
+}
+
+static fw_status say(fw_strbuf *out, const char *label, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static fw_status say(fw_strbuf *out, const char *label, const char *format, ...) {
+    char text[2048];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    return paragraph(out, label, text);
+}
+
+/* ---- what is asked */
+
+static fw_status write_model(fw_strbuf *out, const fw_plan_report *r) {
+    const fw_model *m = &r->model;
+    const fw_model_config *g = &m->config;
+    char count[FW_HUMAN_BYTES], twice[FW_HUMAN_BYTES];
+    char tied[160] = "";
+    if (g->tied) /* a checkpoint may hold the shared matrix under both names */
+        snprintf(tied, sizeof tied,
+                 "; embedding and head are one matrix, counted once (a file that stores both holds %s)",
+                 fw_human_count(twice, (double)(m->table.parameter_n + g->V * g->C)));
+    return say(out, "model", "%s: %s, %s parameters (%lld)%s", r->name, fw_architecture_class(g->architecture),
+               fw_human_count(count, (double)m->table.parameter_n), (long long)m->table.parameter_n, tied);
+}
+
+static fw_status write_site(fw_strbuf *out, const fw_plan_report *r) {
+    const fw_plan_site *s = &r->asked.site;
+    char size[FW_HUMAN_BYTES];
+    if (s->card == NULL) {
+        FW_TRY(say(out, "machine", "this one's CPUs: %d rank%s of %d thread%s, %s free", s->world, fw_plural(s->world),
+                   s->thread_n, fw_plural(s->thread_n), fw_human_size(size, s->memory_bytes)));
+    } else {
+        FW_TRY(say(out, "machine", "%d x %s, %s each%s%s%s%s", s->world, s->card->title,
+                   fw_human_size(size, s->memory_bytes), s->world > 1 ? "; " : "", s->world > 1 ? s->inside.name : "",
+                   s->world > s->node_n ? "; " : "", s->world > s->node_n ? s->between.name : ""));
+    }
+    FW_TRY(say(out, "computing", "%s", s->compute_source));
+    return s->world > 1 ? say(out, "links", "%s: %.1f GB/s in one direction, %.1f reached", s->link_source,
+                              s->inside.headline_rate * 1e-9, s->inside.real_rate * 1e-9)
+                        : FW_OK;
+}
+
+static fw_status write_run(fw_strbuf *out, const fw_plan_scenario *s) {
+    const long long batch = s->batch * s->micro_n * s->site.world;
+    return say(out, "run",
+               "%s, %s; batch %lld x %lld x %d = %lld sequence%s of %lld tokens a step (a device's, micro-batches, "
+               "devices); blocks %s",
+               method_words(s->method == FW_METHOD_AUTO ? FW_METHOD_FULL : s->method), fw_optim_words[s->optim],
+               (long long)s->batch, (long long)s->micro_n, s->site.world, batch, fw_plural(batch), (long long)s->length,
+               s->recompute ? "recomputed in backward" : "kept for backward");
+}
+
+/* ---- the table */
+
+typedef enum line {
+    LINE_TOTAL = FW_PLAN_PART_N,
+    LINE_LEFT,
+    LINE_SENT,
+    LINE_HEADLINE,
+    LINE_WIRE,
+    LINE_COMPUTE,
+    LINE_WAITED,
+    LINE_STEP,
+    LINE_TOKENS,
+    LINE_N
+} line;
+
+static const char *line_name(int l, bool in_gib, char out[64]) {
+    const char *unit = in_gib ? "GiB" : "MiB";
+    static const char *const names[] = {
+        [LINE_HEADLINE] = "wire, data sheet, ms", [LINE_WIRE] = "wire, reached, ms", [LINE_COMPUTE] = "computing, ms",
+        [LINE_WAITED] = "waited for, ms",         [LINE_STEP] = "step, ms",          [LINE_TOKENS] = "tokens/s, all"};
+    if (l < FW_PLAN_PART_N)
+        snprintf(out, 64, "  %s", fw_plan_part_name((fw_plan_part)l));
+    else if (l == LINE_TOTAL)
+        snprintf(out, 64, "total, %s", unit);
+    else if (l == LINE_LEFT)
+        snprintf(out, 64, "left (-: does not fit)");
+    else if (l == LINE_SENT)
+        snprintf(out, 64, "sent a step, %s", unit);
+    else
+        snprintf(out, 64, "%s", names[l]);
+    return out;
+}
+
+static fw_status write_cell(fw_strbuf *out, const fw_plan_case *c, int l, double unit) {
+    if (!c->possible) return fw_strbuf_printf(out, "%*s", CELL_COLUMNS, "-");
+    const double left = (double)c->limit_bytes - (double)c->total_bytes;
+    switch (l) {
+    case LINE_TOTAL: return fw_strbuf_printf(out, "%*.2f", CELL_COLUMNS, (double)c->total_bytes / unit);
+    case LINE_LEFT: return fw_strbuf_printf(out, "%*.2f", CELL_COLUMNS, left / unit);
+    case LINE_SENT: return fw_strbuf_printf(out, "%*.2f", CELL_COLUMNS, (double)c->wire.bytes / unit);
+    case LINE_HEADLINE: return fw_strbuf_printf(out, "%*.1f", CELL_COLUMNS, c->times.wire_headline_ms);
+    case LINE_WIRE: return fw_strbuf_printf(out, "%*.1f", CELL_COLUMNS, c->times.wire_ms);
+    case LINE_COMPUTE: return fw_strbuf_printf(out, "%*.1f", CELL_COLUMNS, c->times.compute_ms);
+    case LINE_WAITED: return fw_strbuf_printf(out, "%*.1f", CELL_COLUMNS, c->times.exposed_ms);
+    case LINE_STEP: return fw_strbuf_printf(out, "%*.1f", CELL_COLUMNS, c->times.step_ms);
+    case LINE_TOKENS: return fw_strbuf_printf(out, "%*.0f", CELL_COLUMNS, c->times.tokens_per_s);
+    default: return fw_strbuf_printf(out, "%*.2f", CELL_COLUMNS, (double)c->part[l] / unit);
+    }
+}
+
+/* On one device all strategies are one. */
+static fw_status write_table(fw_strbuf *out, const fw_plan_table *t, int column_n, bool short_form) {
+    uint64_t most = 0;
+    bool arithmetic = false, any_held = false;
+    for (int i = 0; i < column_n; i++) {
+        const fw_plan_case *c = &t->row[i];
+        if (c->total_bytes > most) most = c->total_bytes;
+        arithmetic = arithmetic || c->arithmetic;
+        any_held = any_held || c->held;
+    }
+    const bool in_gib = most >= (uint64_t)1 << 30;
+    const double unit = in_gib ? gib : mib;
+    char name[64];
+    FW_TRY(fw_strbuf_printf(out, "\n%s, memory of a device in %s%s\n", method_words(t->method), in_gib ? "GiB" : "MiB",
+                            arithmetic ? " (arithmetic; training does not have it yet)" : ""));
+    FW_TRY(fw_strbuf_printf(out, "%-*s", LABEL_COLUMNS, ""));
+    for (int i = 0; i < column_n; i++)
+        FW_TRY(fw_strbuf_printf(out, "%*s", CELL_COLUMNS,
+                                column_n == 1 ? "one" : fw_shard_strategy_name(t->row[i].strategy)));
+    FW_TRY(fw_strbuf_putc(out, '\n'));
+    for (int l = 0; l < LINE_N; l++) {
+        if (column_n == 1 && l >= LINE_SENT && l <= LINE_WAITED && l != LINE_COMPUTE) continue;
+        if (short_form && l != LINE_TOTAL && l != LINE_LEFT && l != LINE_SENT && l != LINE_STEP) continue;
+        FW_TRY(fw_strbuf_printf(out, "%-*s", LABEL_COLUMNS, line_name(l, in_gib, name)));
+        for (int i = 0; i < column_n; i++) FW_TRY(write_cell(out, &t->row[i], l, unit));
+        FW_TRY(fw_strbuf_putc(out, '\n'));
+    }
+    if (!any_held || short_form) return FW_OK;
+    FW_TRY(fw_strbuf_printf(out, "%-*s", LABEL_COLUMNS, "gradients summed"));
+    for (int i = 0; i < column_n; i++)
+        FW_TRY(fw_strbuf_printf(out, "%*s", CELL_COLUMNS,
+                                !t->row[i].possible ? "-"
+                                : t->row[i].held    ? "once"
+                                                    : "each time"));
+    return fw_strbuf_putc(out, '\n');
+}
+
+/* ---- what to do */
+
+static const char *method_option(fw_method method) { return fw_method_words[method]; }
+
+static fw_status write_advice(fw_strbuf *out, const fw_plan_report *r) {
+    const fw_plan_advice *a = &r->advice;
+    const fw_plan_scenario *s = &a->scenario;
+    if (a->fits)
+        FW_TRY(say(out, "recommended", "%s, strategy %s, gradient_accumulation_steps %lld, gradient_checkpointing %s%s",
+                   method_option(a->method), fw_shard_strategy_name(a->strategy), (long long)s->micro_n,
+                   s->recompute ? "true" : "false",
+                   a->best.arithmetic ? " (arithmetic; training does not have it yet)" : ""));
+    else
+        FW_TRY(say(out, "recommended", "nothing fits here"));
+    FW_TRY(paragraph(out, "because", a->reason));
+    FW_TRY(say(out, "tensor", "%s: %s", r->tensor.ruled_in ? "in" : "out", r->tensor.reason));
+    return say(out, "pipeline", "%s: %s", r->pipeline.ruled_in ? "in" : "out", r->pipeline.reason);
+}
+
+static fw_status write_answers(fw_strbuf *out, const fw_plan_report *r) {
+    char text[256] = "";
+    int used = 0;
+    for (int i = 0; i < FW_PLAN_STRATEGY_N && used < (int)sizeof text - 40; i++) {
+        const char *between = i > 0 ? ", " : "";
+        const char *name = fw_shard_strategy_name(fw_plan_strategies[i]);
+        used += r->fewest_devices[i] > 0
+                    ? snprintf(text + used, sizeof text - (size_t)used, "%s%s %d", between, name, r->fewest_devices[i])
+                    : snprintf(text + used, sizeof text - (size_t)used, "%s%s none", between, name);
+    }
+    FW_TRY(say(out, "devices", "fewest that do for %s, blocks recomputed: %s", method_words(r->table.method), text));
+    if (!r->advice.fits) return FW_OK;
+    return say(out, "room",
+               "as recommended, the longest sequence at this batch is %lld tokens, the largest batch at this "
+               "length %lld",
+               (long long)r->longest_length, (long long)r->largest_batch);
+}
+
+/* What a run writes: training state in fp32, and the model as it is published. */
+static fw_status write_disk(fw_strbuf *out, const fw_plan_report *r) {
+    char state[FW_HUMAN_BYTES], model[FW_HUMAN_BYTES];
+    return say(out, "disk",
+               "a checkpoint takes %s (weights and moments in fp32, 12 bytes for each that is trained), the "
+               "final model %s",
+               fw_human_size(state, r->checkpoint_bytes), fw_human_size(model, r->final_bytes));
+}
+
+static fw_status write_changes(fw_strbuf *out, const fw_plan_report *r) {
+    if (r->change_n == 0) return FW_OK;
+    FW_TRY(fw_strbuf_printf(out, "\n%-40s %-7s %-7s %10s %12s %10s %10s\n", "what if", "method", "strategy",
+                            "total, GiB", "sent, GiB", "step, ms", "tokens/s"));
+    for (int i = -1; i < r->change_n; i++) {
+        const fw_plan_advice *a = i < 0 ? &r->unchanged : &r->change[i].advice;
+        const fw_plan_case *c = &a->best;
+        FW_TRY(fw_strbuf_printf(
+            out, "%-40.40s %-7s %-7s %10.2f %12.3f %10.1f %10.0f%s\n", i < 0 ? "as asked" : r->change[i].text,
+            method_option(a->method), fw_shard_strategy_name(a->strategy), (double)c->total_bytes / gib,
+            (double)c->wire.bytes / gib, c->times.step_ms, c->times.tokens_per_s, a->fits ? "" : "  does not fit"));
+    }
+    return FW_OK;
+}
+
+fw_status fw_plan_write_text(fw_strbuf *out, const fw_plan_report *r) {
+    FW_TRY(write_model(out, r));
+    FW_TRY(write_site(out, r));
+    FW_TRY(write_run(out, &r->asked));
+    const int column_n = r->asked.site.world > 1 ? FW_PLAN_STRATEGY_N : 1;
+    FW_TRY(write_table(out, &r->table, column_n, false));
+    for (int i = 0; i < r->other_n; i++) FW_TRY(write_table(out, &r->other[i], column_n, true));
+    FW_TRY(fw_strbuf_putc(out, '\n'));
+    FW_TRY(write_advice(out, r));
+    FW_TRY(write_answers(out, r));
+    FW_TRY(write_disk(out, r));
+    return write_changes(out, r);
+}

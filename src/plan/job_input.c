@@ -1,0 +1,36 @@
+#include "plan/job_input.h"
+
+enum { CHUNK_ROWS_MIN = 16, CHUNK_ROWS_MAX = 1024, CHUNK_BYTES = 64 << 20 };
+
+void fw_plan_input_from_options(fw_plan_input *in, const fw_options *o) {
+    static const fw_shard_strategy strategies[] = {[FW_STRATEGY_AUTO] = FW_SHARD_DDP,
+                                                   [FW_STRATEGY_DDP] = FW_SHARD_DDP,
+                                                   [FW_STRATEGY_ZERO1] = FW_SHARD_ZERO1,
+                                                   [FW_STRATEGY_ZERO2] = FW_SHARD_ZERO2,
+                                                   [FW_STRATEGY_ZERO3] = FW_SHARD_ZERO3,
+                                                   [FW_STRATEGY_HSDP] = FW_SHARD_HSDP,
+                                                   [FW_STRATEGY_HSDP_ZERO2] = FW_SHARD_HSDP_ZERO2};
+    in->shard = (fw_shard_options){.strategy = strategies[o->strategy],
+                                   .t = in->model->t,
+                                   .gradient_t = o->gradient_dtype == FW_GRADIENT_BF16 ? FW_BF16 : FW_F32,
+                                   .training = true,
+                                   .sync_each = o->sync_each_batch == FW_TOGGLE_ON,
+                                   .prefetch = (int)o->prefetch,
+                                   .wrap = o->wrap == FW_WRAP_MODEL  ? FW_SHARD_WRAP_MODEL
+                                           : o->wrap == FW_WRAP_SIZE ? FW_SHARD_WRAP_SIZE
+                                                                     : FW_SHARD_WRAP_BLOCK,
+                                   .wrap_min_n = o->fsdp_min_num_params};
+    in->choose_strategy = o->strategy == FW_STRATEGY_AUTO;
+    in->choose_sync = o->sync_each_batch == FW_TOGGLE_AUTO;
+    in->micro_n = o->gradient_accumulation_steps;
+}
+
+int64_t fw_plan_chunk_rows(int64_t asked, const fw_model *m, int64_t row_n) {
+    int64_t row_bytes = m->config.V * (int64_t)(sizeof(float) + (m->t == FW_F32 ? 0 : fw_dtype_bytes(m->t)));
+    int64_t rows = CHUNK_BYTES / row_bytes;
+    if (rows < CHUNK_ROWS_MIN) rows = CHUNK_ROWS_MIN;
+    if (rows > CHUNK_ROWS_MAX) rows = CHUNK_ROWS_MAX;
+    if (asked > 0) rows = asked;
+    if (rows > row_n) rows = row_n;
+    return rows > 0 ? rows : 1;
+}

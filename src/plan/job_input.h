@@ -1,0 +1,15 @@
+/* The parts of a plan's input that follow from options and model alone. Training and `finewire plan` both take them from
+ * here, so that they cannot differ. */
+#ifndef FW_PLAN_JOB_INPUT_H
+#define FW_PLAN_JOB_INPUT_H
+
+#include "config/options.h"
+#include "plan/job_plan.h"
+
+/* Strategy and accumulation of a training: shard (but for group_n), choose_strategy, choose_sync, micro_n. model is set. */
+void fw_plan_input_from_options(fw_plan_input *in, const fw_options *options);
+
+/* Rows of logits that exist at a time, of `row_n` at most: as many as were asked for, or with 0 some 64 MiB of them. */
+int64_t fw_plan_chunk_rows(int64_t asked, const fw_model *model, int64_t row_n);
+
+#endif

@@ -1,0 +1,121 @@
+#include "plan/report.h"
+
+#include "base/alloc.h"
+#include "model/wrap_class.h"
+#include "plan/adapter.h"
+#include "plan/job_input.h"
+#include "plan/known_model.h"
+#include "plan/solve.h"
+#include "plan/what_if.h"
+
+#include <stdio.h>
+
+const fw_shard_strategy fw_plan_strategies[FW_PLAN_STRATEGY_N] = {FW_SHARD_DDP, FW_SHARD_ZERO1, FW_SHARD_ZERO2,
+                                                                  FW_SHARD_ZERO3, FW_SHARD_HSDP};
+
+static fw_status take_options(fw_plan_scenario *s, const fw_options *o) {
+    s->method = o->method;
+    s->batch = o->per_device_train_batch_size;
+    s->length = o->max_length;
+    s->recompute = o->gradient_checkpointing;
+    s->chunk_rows = o->loss_chunk_size;
+    s->device_memory = (uint64_t)o->device_memory;
+    s->optim = o->optim;
+    s->offload_optimizer = o->offload_optimizer_device;
+    s->offload_params = o->offload_param_device;
+    s->adapter_r = o->lora_r;
+    FW_TRY(fw_adapter_parse_targets(&s->adapter_targets, o->lora_target_modules));
+    FW_TRY(fw_wrap_check_class(o->fsdp_transformer_layer_cls_to_wrap, s->model->config.architecture));
+    if (s->batch * s->length > INT32_MAX)
+        return fw_fail(FW_ERR_OPTION,
+                       "%lld sequences of %lld tokens are %lld tokens at once; at most %d can be computed: lower "
+                       "per_device_train_batch_size or max_length",
+                       (long long)s->batch, (long long)s->length, (long long)(s->batch * s->length), INT32_MAX);
+    fw_plan_input in = {.model = s->model};
+    fw_plan_input_from_options(&in, o);
+    s->shard = in.shard;
+    s->choose_sync = in.choose_sync;
+    s->micro_n = in.micro_n;
+    s->group_n = o->shard_group_size > 0 ? (int)o->shard_group_size : s->site.node_n;
+    return FW_OK;
+}
+
+fw_status fw_plan_scenario_from_options(fw_plan_scenario *s, const fw_model *model, fw_options *o) {
+    *s = (fw_plan_scenario){.model = model};
+    const fw_plan_site_wish wish = {.gpu = o->gpu,
+                                    .link = o->link,
+                                    .world = (int)o->gpus,
+                                    .node_n = (int)o->gpus_per_node,
+                                    .network_gbps = o->network_gbps,
+                                    .cpu = o->device == FW_DEVICE_CPU || o->device == FW_DEVICE_REF,
+                                    .thread_n = (int)o->num_threads};
+    FW_TRY(fw_plan_site_make(&s->site, &wish));
+    FW_TRY(fw_options_resolve_batch(o, s->site.world));
+    return take_options(s, o);
+}
+
+static fw_status fill(fw_plan_table *t, const fw_plan_scenario *asked, fw_method method) {
+    fw_plan_scenario s = *asked;
+    s.method = t->method = method;
+    for (int i = 0; i < FW_PLAN_STRATEGY_N; i++) FW_TRY(fw_plan_case_make(&t->row[i], &s, fw_plan_strategies[i]));
+    return FW_OK;
+}
+
+static fw_status fill_tables(fw_plan_report *r) {
+    const bool open = r->asked.method == FW_METHOD_AUTO;
+    FW_TRY(fill(&r->table, &r->asked, open ? FW_METHOD_FULL : r->asked.method));
+    if (!open) return FW_OK;
+    FW_TRY(fill(&r->other[0], &r->asked, FW_METHOD_LORA));
+    FW_TRY(fill(&r->other[1], &r->asked, FW_METHOD_QLORA));
+    r->other_n = 2;
+    return FW_OK;
+}
+
+static fw_status answer(fw_plan_report *r) {
+    fw_plan_scenario s = r->asked;
+    s.method = r->table.method;
+    s.recompute = true;
+    for (int i = 0; i < FW_PLAN_STRATEGY_N; i++)
+        FW_TRY(fw_plan_fewest_devices(&r->fewest_devices[i], &s, fw_plan_strategies[i]));
+    FW_TRY(fw_plan_longest(&r->longest_length, &r->advice.scenario, r->advice.strategy));
+    return fw_plan_largest_batch(&r->largest_batch, &r->advice.scenario, r->advice.strategy);
+}
+
+static fw_status make(fw_plan_report *r, fw_options *o) {
+    fw_model_config config;
+    snprintf(r->name, sizeof r->name, "%s", o->model_name_or_path);
+    FW_TRY(fw_known_model_config(&config, o->model_name_or_path));
+    FW_TRY(fw_model_init(&r->model, &config, o->bf16 ? FW_BF16 : FW_F32));
+    FW_TRY(fw_plan_scenario_from_options(&r->asked, &r->model, o));
+    FW_TRY(fill_tables(r));
+    FW_TRY(fw_plan_advise(&r->advice, &r->asked));
+    r->checkpoint_bytes = 12 * (uint64_t)r->advice.best.trained_n;
+    r->final_bytes = (r->advice.method == FW_METHOD_FULL ? 2 : 4) * (uint64_t)r->advice.best.trained_n;
+    fw_plan_split_tensor(&r->tensor, &r->advice.scenario, &r->advice.best);
+    fw_plan_split_pipeline(&r->pipeline, &r->advice.scenario, &r->advice.best);
+    FW_TRY(answer(r));
+    return o->what_if != NULL ? fw_plan_what_if(r, o) : FW_OK;
+}
+
+fw_status fw_plan_report_create(fw_plan_report **out, const fw_options *o) {
+    fw_plan_report *r;
+    fw_options own; /* some options follow from others, which are known here only */
+    FW_TRY(FW_NEW(r));
+    fw_status status = fw_options_copy(&own, o);
+    if (status == FW_OK) status = make(r, &own);
+    fw_options_fini(&own);
+    if (status != FW_OK) {
+        fw_plan_report_destroy(r);
+        return status;
+    }
+    *out = r;
+    return FW_OK;
+}
+
+void fw_plan_report_destroy(fw_plan_report *r) {
+    if (r == NULL) return;
+    fw_plan_site_fini(&r->asked.site);
+    fw_model_fini(&r->model);
+    fw_free(r->change_text);
+    fw_free(r);
+}

@@ -1,0 +1,50 @@
+/* Everything that `finewire plan` says, worked out from options: the model, the place, a case for each strategy, the
+ * recommendation, and the answers to the questions the other way round. */
+#ifndef FW_PLAN_REPORT_H
+#define FW_PLAN_REPORT_H
+
+#include "plan/advice.h"
+#include "plan/split_model.h"
+
+enum { FW_PLAN_STRATEGY_N = 5, FW_PLAN_CHANGES_MAX = 16 };
+extern const fw_shard_strategy fw_plan_strategies[FW_PLAN_STRATEGY_N]; /* ddp, zero1, zero2, zero3, hsdp */
+
+/* Of one method, under every strategy. */
+typedef struct fw_plan_table {
+    fw_method method;
+    fw_plan_case row[FW_PLAN_STRATEGY_N];
+} fw_plan_table;
+
+/* One case of --what_if, as it is: under the strategy that was named, or the lowest that fits. */
+typedef struct fw_plan_change {
+    const char *text; /* "gradient_accumulation_steps=8": into the report's copy of the option */
+    fw_plan_advice advice;
+} fw_plan_change;
+
+typedef struct fw_plan_report {
+    char name[160]; /* of the model, as it was given */
+    fw_model model;
+    fw_plan_scenario asked;
+    fw_plan_table table;    /* of the method that was asked for; of all weights where that was left open */
+    fw_plan_table other[2]; /* where it was left open: of LoRA and QLoRA */
+    int other_n;
+    fw_plan_advice advice;
+    fw_plan_split tensor, pipeline;
+    int fewest_devices[FW_PLAN_STRATEGY_N]; /* under each strategy, with recomputing; 0: no number does */
+    int64_t longest_length, largest_batch;  /* as recommended */
+    uint64_t checkpoint_bytes, final_bytes; /* on disk, as recommended; the final model in bf16 */
+    fw_plan_advice unchanged;               /* what the cases of --what_if are compared with: what was asked */
+    fw_plan_change change[FW_PLAN_CHANGES_MAX];
+    int change_n;
+    char *change_text; /* heap */
+} fw_plan_report;
+
+/* Options of FW_COMMAND_PLAN, checked. Errors: FW_ERR_OPTION, FW_ERR_INPUT, FW_ERR_NOMEM. */
+fw_status fw_plan_report_create(fw_plan_report **out, const fw_options *options);
+void fw_plan_report_destroy(fw_plan_report *report); /* takes NULL */
+
+/* The scenario of these options for a model that is there; fills in the options that follow from others now that the number
+ * of ranks is known. fw_plan_site_fini is to be called on its site, whatever the result. */
+fw_status fw_plan_scenario_from_options(fw_plan_scenario *out, const fw_model *model, fw_options *options);
+
+#endif

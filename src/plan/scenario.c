@@ -1,0 +1,167 @@
+#include "plan/scenario.h"
+
+#include "plan/adapter.h"
+#include "plan/job_input.h"
+#include "shard/shard_schedule.h"
+
+#include <stdio.h>
+
+const char *fw_plan_part_name(fw_plan_part part) {
+    static const char *const names[FW_PLAN_PART_N] = {"weights",        "gradients",  "optimizer state", "activations",
+                                                      "gathered units", "loss chunk", "buffers",         "headroom"};
+    return names[part];
+}
+
+const char *fw_plan_part_key(fw_plan_part part) {
+    static const char *const keys[FW_PLAN_PART_N] = {"weights_bytes",     "gradients_bytes", "optimizer_bytes",
+                                                     "activations_bytes", "gathered_bytes",  "loss_bytes",
+                                                     "buffers_bytes",     "headroom_bytes"};
+    return keys[part];
+}
+
+static fw_activation_options activations_of(const fw_plan_scenario *s) {
+    const int64_t N = s->batch * s->length;
+    return (fw_activation_options){.mode = s->recompute ? FW_ACTIVATIONS_RECOMPUTE : FW_ACTIVATIONS_KEEP,
+                                   .N_max = N,
+                                   .n_max = N,
+                                   .chunk_n = fw_plan_chunk_rows(s->chunk_rows, s->model, N),
+                                   .P = s->length};
+}
+
+/* Of the device that would compute: on a CPU it is asked, a GPU need not be there. */
+fw_status fw_plan_scenario_scratch(size_t *out, const fw_plan_scenario *s) {
+    const fw_activation_options options = activations_of(s);
+    fw_activations sized;
+    FW_TRY(fw_activations_init(&sized, s->model, &options, NULL));
+    const fw_device_limits l = fw_activations_limits(&sized, s->model);
+    fw_activations_fini(&sized);
+    if (s->site.card != NULL) {
+        *out = fw_plan_gpu_scratch_bytes(l.N, l.matmul_dim, l.H, l.K, l.D, s->site.card->sm_n);
+        return FW_OK;
+    }
+    return fw_device_scratch_bytes(s->site.device, &l, out);
+}
+
+fw_plan_input fw_plan_scenario_input(const fw_plan_scenario *s, fw_shard_strategy strategy, size_t scratch_bytes) {
+    fw_plan_input in = {.model = s->model,
+                        .activations = activations_of(s),
+                        .shard = s->shard,
+                        .choose_sync = s->choose_sync,
+                        .world = s->site.world,
+                        .micro_n = s->micro_n,
+                        .token_bytes = fw_micro_batch_bytes(s->batch * s->length),
+                        .scratch_bytes = scratch_bytes};
+    in.shard.training = true;
+    in.shard.strategy = strategy;
+    in.shard.group_n = s->group_n;
+    return in;
+}
+
+fw_memory_budget fw_plan_scenario_budget(const fw_plan_scenario *s) {
+    fw_memory_budget b = {
+        .ranks = s->site.node_n, .available_bytes = s->site.memory_bytes, .device_bytes = s->device_memory};
+    if (s->site.card == NULL) return b;
+    b.on_gpu = true;
+    b.gpu_bytes = s->site.memory_bytes - s->site.headroom_bytes;
+    b.available_bytes = UINT64_MAX; /* the host of a planned machine is not known */
+    return b;
+}
+
+/* ---- rows */
+
+static void take_rows(fw_plan_case *c, const fw_job_plan *p, const fw_plan_scenario *s) {
+    const fw_shard_bytes *b = &p->layout.bytes;
+    const fw_arena *a = &p->arena;
+    const fw_arena_block *activations = &a->block[p->activation_block]; /* kept, in passing, loss */
+    c->part[FW_PLAN_WEIGHTS] = b->master + b->compute;
+    c->part[FW_PLAN_GRADIENTS] = b->gradient;
+    c->part[FW_PLAN_OPTIMIZER] = b->moments;
+    c->part[FW_PLAN_GATHERED] = b->gathered + b->gradient_units;
+    c->part[FW_PLAN_ACTIVATIONS] = activations[0].bytes + activations[1].bytes;
+    c->part[FW_PLAN_LOSS] = activations[2].bytes;
+    c->arena_bytes = p->memory.device_bytes + p->memory.shared_bytes;
+    uint64_t named = 0;
+    for (int part = 0; part < FW_PLAN_BUFFERS; part++) named += c->part[part];
+    c->part[FW_PLAN_BUFFERS] = c->arena_bytes - named;
+    c->part[FW_PLAN_HEADROOM] = s->site.card != NULL ? s->site.headroom_bytes : p->memory.host_bytes;
+}
+
+static fw_status take_wire(fw_plan_wire *w, const fw_job_plan *p, const fw_plan_scenario *s) {
+    const fw_shard_layout *l = &p->layout;
+    fw_shard_schedule schedule;
+    FW_TRY(fw_shard_schedule_init(&schedule, l, FW_SHARD_PASS_TRAIN));
+    const int64_t stay_n = schedule.stay_n;
+    fw_shard_schedule_fini(&schedule);
+    *w = (fw_plan_wire){.S = l->S,
+                        .R = l->R,
+                        .scatter_bytes = p->traffic.reduce_scatter_bytes,
+                        .across_bytes = p->traffic.all_reduce_bytes,
+                        .reduce_each = l->options.sync_each,
+                        .unit_n = l->bucket_n,
+                        .edge_part = (double)l->edge_n / (double)l->full_n,
+                        .prefetch = l->options.prefetch > 0};
+    w->reduce_n = l->bucket_n * (w->reduce_each ? s->micro_n : 1);
+    if (l->weights_full) {
+        w->update_bytes = p->traffic.all_gather_bytes;
+        w->update_n = l->bucket_n;
+    } else {
+        w->gather_bytes = p->traffic.all_gather_bytes;
+        w->gather_n = stay_n * s->micro_n;
+    }
+    return FW_OK;
+}
+
+fw_status fw_plan_case_full(fw_plan_case *c, const fw_plan_scenario *s, fw_shard_strategy strategy) {
+    size_t scratch_bytes;
+    FW_TRY(fw_plan_scenario_scratch(&scratch_bytes, s));
+    const fw_plan_input in = fw_plan_scenario_input(s, strategy, scratch_bytes);
+    const fw_memory_budget budget = fw_plan_scenario_budget(s);
+    fw_job_plan p;
+    FW_TRY(fw_job_plan_of(&p, &in, &budget, s->site.world == 1 ? FW_SHARD_DDP : strategy));
+    take_rows(c, &p, s);
+    c->held = s->micro_n > 1 && !p.layout.options.sync_each;
+    c->trained_n = s->model->table.parameter_n;
+    fw_status status = take_wire(&c->wire, &p, s);
+    fw_plan_case_change_optimizer(c, s, &p.layout);
+    fw_job_plan_fini(&p);
+    return status;
+}
+
+/* ---- the whole case */
+
+static bool is_possible(fw_plan_case *c, const fw_plan_scenario *s) {
+    if (c->strategy != FW_SHARD_HSDP && c->strategy != FW_SHARD_HSDP_ZERO2) return true;
+    if (s->group_n > 0 && s->site.world % s->group_n == 0) return true;
+    snprintf(c->why, sizeof c->why, "groups of %d do not share out %d ranks", s->group_n, s->site.world);
+    return false;
+}
+
+static void judge(fw_plan_case *c, const fw_plan_scenario *s) {
+    c->total_bytes = 0;
+    for (int part = 0; part < FW_PLAN_PART_N; part++)
+        if (__builtin_add_overflow(c->total_bytes, c->part[part], &c->total_bytes)) c->total_bytes = UINT64_MAX;
+    const bool on_gpu = s->site.card != NULL;
+    c->limit_bytes = on_gpu ? s->site.memory_bytes : s->site.memory_bytes / (uint64_t)s->site.node_n;
+    /* --device_memory is about what a rank plans, as in training: on a GPU without what is outside the plan. */
+    const uint64_t own = s->device_memory + (on_gpu ? c->part[FW_PLAN_HEADROOM] : 0);
+    if (s->device_memory > 0 && own < c->limit_bytes) c->limit_bytes = own;
+    c->fits = c->total_bytes <= c->limit_bytes;
+}
+
+fw_status fw_plan_case_make(fw_plan_case *c, const fw_plan_scenario *s, fw_shard_strategy strategy) {
+    *c = (fw_plan_case){.strategy = strategy};
+    if (!is_possible(c, s)) return FW_OK;
+    c->possible = true;
+    const bool adapter = s->method == FW_METHOD_LORA || s->method == FW_METHOD_QLORA;
+    FW_TRY(adapter ? fw_plan_case_adapter(c, s, strategy) : fw_plan_case_full(c, s, strategy));
+    judge(c, s);
+    c->wire.bytes = c->wire.gather_bytes + c->wire.update_bytes + c->wire.scatter_bytes + c->wire.across_bytes;
+    fw_plan_work work = {.micro_n = s->micro_n};
+    fw_plan_count_work(&work, &s->model->config, s->batch, s->length, (fw_plan_method_work){s->recompute, adapter});
+    /* AdamW reads and writes weight, gradient and both moments in fp32, and writes a rounded copy; the norm reads the
+     * gradient once more. Of a rank: what it owns. */
+    const double owned = (double)c->trained_n / (strategy == FW_SHARD_DDP ? 1 : c->wire.S);
+    work.update_bytes = owned * (4 * 7 + 4 + 2);
+    fw_plan_step_time(&c->times, &s->site, &c->wire, &work);
+    return FW_OK;
+}

@@ -1,0 +1,76 @@
+/* One way to run a training, and what it takes under one strategy: memory by what it is for, bytes on the wire, time.
+ *
+ * Full fine-tuning with AdamW is planned by the code that training allocates by (job_plan.h): equal to the byte. What
+ * training does not have yet (adapters, other optimizers, offload) is arithmetic on top (scenario_arithmetic.c), and says
+ * so. */
+#ifndef FW_PLAN_SCENARIO_H
+#define FW_PLAN_SCENARIO_H
+
+#include "config/options.h"
+#include "plan/job_plan.h"
+#include "plan/site.h"
+#include "plan/step_time.h"
+
+typedef struct fw_plan_scenario {
+    const fw_model *model; /* borrowed */
+    fw_plan_site site;
+    fw_method method; /* full, lora or qlora */
+    int64_t batch, length, micro_n;
+    bool recompute;
+    int64_t chunk_rows;     /* asked for; 0: chosen */
+    fw_shard_options shard; /* but for strategy and group_n */
+    int group_n;            /* of hsdp */
+    bool choose_sync;       /* hold gradients until the last micro-batch when that fits */
+    uint64_t device_memory; /* a rank may take no more; 0: no such limit */
+    fw_optim optim;
+    fw_offload offload_optimizer, offload_params;
+    int64_t adapter_r;
+    unsigned adapter_targets;
+} fw_plan_scenario;
+
+typedef enum fw_plan_part {
+    FW_PLAN_WEIGHTS,
+    FW_PLAN_GRADIENTS,
+    FW_PLAN_OPTIMIZER,
+    FW_PLAN_ACTIVATIONS,
+    FW_PLAN_GATHERED, /* units at work: weights and gradients on their way */
+    FW_PLAN_LOSS,
+    FW_PLAN_BUFFERS,  /* tokens, scratch, staging, and what alignment leaves */
+    FW_PLAN_HEADROOM, /* outside the plan: driver and libraries on a GPU, the program on a CPU */
+    FW_PLAN_PART_N
+} fw_plan_part;
+/* "weights", "gathered units": as tables have it; "weights_bytes", "gathered_bytes": the key in JSON. */
+const char *fw_plan_part_name(fw_plan_part part);
+const char *fw_plan_part_key(fw_plan_part part);
+
+enum { FW_PLAN_WHY_BYTES = 160 };
+
+typedef struct fw_plan_case {
+    fw_shard_strategy strategy;
+    bool possible; /* false: `why` says what is in the way, and the rest is 0 */
+    char why[FW_PLAN_WHY_BYTES];
+    uint64_t part[FW_PLAN_PART_N], total_bytes;
+    uint64_t arena_bytes;            /* of that what training takes in one piece a kind of memory, scratch included */
+    uint64_t host_bytes, disk_bytes; /* offloaded, of one rank */
+    uint64_t limit_bytes;            /* what total may be */
+    bool fits;
+    bool held;         /* gradients are held until the last micro-batch */
+    bool arithmetic;   /* training does not have this yet */
+    int64_t trained_n; /* parameters that are trained */
+    fw_plan_wire wire;
+    fw_plan_times times;
+} fw_plan_case;
+
+/* Errors: FW_ERR_NOMEM, FW_ERR_INPUT. */
+fw_status fw_plan_case_make(fw_plan_case *out, const fw_plan_scenario *scenario, fw_shard_strategy strategy);
+
+/* For the files of this room: rows, wire and limit of a full fine-tune, then changed by what is arithmetic. */
+fw_status fw_plan_case_full(fw_plan_case *out, const fw_plan_scenario *scenario, fw_shard_strategy strategy);
+fw_status fw_plan_case_adapter(fw_plan_case *out, const fw_plan_scenario *scenario, fw_shard_strategy strategy);
+void fw_plan_case_change_optimizer(fw_plan_case *c, const fw_plan_scenario *scenario, const fw_shard_layout *layout);
+fw_plan_input fw_plan_scenario_input(const fw_plan_scenario *scenario, fw_shard_strategy strategy,
+                                     size_t scratch_bytes);
+fw_memory_budget fw_plan_scenario_budget(const fw_plan_scenario *scenario);
+fw_status fw_plan_scenario_scratch(size_t *out, const fw_plan_scenario *scenario);
+
+#endif

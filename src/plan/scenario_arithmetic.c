@@ -1,0 +1,144 @@
+/* Rows of what training does not have yet: other optimizers, offload, adapters. Arithmetic on the rows of a full
+ * fine-tune and of a model that is only computed with; once training has one of them, its row is to come from there. */
+#include "plan/adapter.h"
+#include "plan/scenario.h"
+#include "shard/shard_schedule.h"
+
+/* Two moments of a byte, and for each block of 256 of them one scale of 4 bytes (Dettmers and others 2022). */
+static const double moments_8bit = 2 * (1 + 4.0 / 256), moments_fp32 = 8;
+/* Blocks of offloaded state on their way at the same time. */
+enum { OFFLOAD_BLOCKS = 2 };
+
+static double moment_bytes(fw_optim optim) {
+    return optim == FW_OPTIM_ADAMW_8BIT || optim == FW_OPTIM_PAGED_ADAMW_8BIT ? moments_8bit : moments_fp32;
+}
+
+static bool is_paged(fw_optim optim) { return optim == FW_OPTIM_PAGED_ADAMW || optim == FW_OPTIM_PAGED_ADAMW_8BIT; }
+
+/* Moved off the device: master weights and moments of a share; what stays is a bf16 copy to compute with and room for
+ * two blocks. Every step gradients go one way and updated weights the other; from a disk moments and master as well. */
+static void offload_optimizer(fw_plan_case *c, const fw_plan_scenario *s, const fw_shard_layout *l) {
+    const double share = (double)l->share_n, moments = share * moment_bytes(s->optim);
+    const uint64_t copy = (uint64_t)(l->weights_full ? l->full_n : l->share_n) * 2;
+    const double away = 4 * share + moments;
+    c->part[FW_PLAN_WEIGHTS] = copy;
+    c->part[FW_PLAN_OPTIMIZER] = 0;
+    c->part[FW_PLAN_BUFFERS] += (uint64_t)(OFFLOAD_BLOCKS * 4) * (uint64_t)(l->block_n / l->S);
+    if (s->offload_optimizer == FW_OFFLOAD_NVME)
+        c->disk_bytes += (uint64_t)away;
+    else
+        c->host_bytes += (uint64_t)away;
+    c->wire.host_bytes += (uint64_t)(share * 4 + share * 2);
+    if (s->offload_optimizer == FW_OFFLOAD_NVME) c->wire.host_bytes += (uint64_t)(2 * away);
+}
+
+/* Shares of weights that wait off the device: fetched as they are gathered. */
+static void offload_params(fw_plan_case *c, const fw_plan_scenario *s, const fw_shard_layout *l) {
+    const uint64_t away = c->part[FW_PLAN_WEIGHTS];
+    c->part[FW_PLAN_WEIGHTS] = 0;
+    *(s->offload_params == FW_OFFLOAD_NVME ? &c->disk_bytes : &c->host_bytes) += away;
+    c->wire.host_bytes += (uint64_t)l->share_n * 2 * 2 * (uint64_t)s->micro_n;
+}
+
+void fw_plan_case_change_optimizer(fw_plan_case *c, const fw_plan_scenario *s, const fw_shard_layout *l) {
+    const bool shares_weights = !l->weights_full && l->S > 1;
+    if (s->optim != FW_OPTIM_ADAMW) {
+        c->arithmetic = true;
+        c->part[FW_PLAN_OPTIMIZER] = (uint64_t)((double)l->share_n * moment_bytes(s->optim));
+    }
+    if (s->offload_optimizer != FW_OFFLOAD_NONE) {
+        c->arithmetic = true;
+        offload_optimizer(c, s, l);
+    } else if (is_paged(s->optim)) {
+        /* Paged: counted on the device; in a spike pages go to the host, so that it must have room for them. */
+        c->host_bytes += c->part[FW_PLAN_OPTIMIZER];
+    }
+    if (s->offload_params != FW_OFFLOAD_NONE && shares_weights) {
+        c->arithmetic = true;
+        offload_params(c, s, l);
+    }
+}
+
+/* ---- adapters */
+
+/* The frozen model lies as in evaluation: whole on every rank, or in shares that are gathered. Its 4-bit form is smaller by
+ * the same part everywhere but for the edge, and needs one matrix in bf16 at a time. */
+static void frozen_rows(fw_plan_case *c, const fw_plan_scenario *s, const fw_shard_layout *l) {
+    const fw_model_config *g = &s->model->config;
+    const bool four_bit = s->method == FW_METHOD_QLORA;
+    const double blocks = (double)g->L * fw_adapter_frozen_block_bytes(g, four_bit),
+                 edge = fw_adapter_frozen_edge_bytes(g);
+    if (!four_bit) {
+        c->part[FW_PLAN_WEIGHTS] = l->bytes.master + l->bytes.compute;
+        c->part[FW_PLAN_GATHERED] = l->bytes.gathered;
+        return;
+    }
+    c->part[FW_PLAN_WEIGHTS] = (uint64_t)((blocks + edge) / (l->weights_full ? 1 : l->S));
+    c->part[FW_PLAN_GATHERED] = 2 * (uint64_t)fw_adapter_largest_matrix(g);
+    if (!l->weights_full) c->part[FW_PLAN_GATHERED] += (uint64_t)(edge + l->weight_slot_n * blocks / (double)g->L);
+}
+
+static fw_status adapter_wire(fw_plan_case *c, const fw_plan_scenario *s, const fw_shard_layout *l, int S,
+                              double frozen) {
+    fw_plan_wire *w = &c->wire;
+    const double n = (double)c->trained_n, world = s->site.world;
+    fw_shard_schedule schedule;
+    FW_TRY(fw_shard_schedule_init(&schedule, l, FW_SHARD_PASS_TRAIN));
+    const int64_t stay_n = schedule.stay_n;
+    fw_shard_schedule_fini(&schedule);
+    *w = (fw_plan_wire){.S = S,
+                        .R = s->site.world / S,
+                        .reduce_n = 1, /* small enough for one */
+                        .unit_n = l->bucket_n,
+                        .edge_part = (double)l->edge_n / (double)l->full_n,
+                        .prefetch = l->options.prefetch > 0};
+    if (S > 1) {
+        w->scatter_bytes = (uint64_t)(4 * n * (S - 1) / S);
+        w->update_bytes = (uint64_t)(2 * n * (S - 1) / S);
+        w->update_n = 1;
+    }
+    w->across_bytes = (uint64_t)(2 * (world / S - 1) / (world / S) * 4 * n / S);
+    if (l->weights_full || l->S == 1) return FW_OK;
+    w->gather_bytes = (uint64_t)(2 * frozen * (l->S - 1) / l->S * (double)s->micro_n);
+    w->gather_n = stay_n * s->micro_n;
+    return FW_OK;
+}
+
+fw_status fw_plan_case_adapter(fw_plan_case *c, const fw_plan_scenario *s, fw_shard_strategy strategy) {
+    const fw_model_config *g = &s->model->config;
+    size_t scratch_bytes;
+    FW_TRY(fw_plan_scenario_scratch(&scratch_bytes, s));
+    fw_plan_input in = fw_plan_scenario_input(s, s->site.world == 1 ? FW_SHARD_DDP : strategy, scratch_bytes);
+    const fw_memory_budget budget = fw_plan_scenario_budget(s);
+    fw_job_plan p;
+    in.choose_sync = false;
+    in.shard.training = false; /* frozen: no gradients, no state */
+    FW_TRY(fw_job_plan_of(&p, &in, &budget, in.shard.strategy));
+    const fw_shard_layout *l = &p.layout;
+    const fw_arena_block *activations = &p.arena.block[p.activation_block];
+    c->arithmetic = true;
+    c->trained_n = fw_adapter_parameters(g, s->adapter_r, s->adapter_targets);
+    /* Adapters are shared out by the same strategies: 4 bytes of weight and a copy of 2, 4 of gradient, the moments. */
+    const bool hybrid = strategy == FW_SHARD_HSDP || strategy == FW_SHARD_HSDP_ZERO2;
+    const int S = strategy == FW_SHARD_DDP || s->site.world == 1 ? 1 : hybrid ? s->group_n : s->site.world;
+    const double n = (double)c->trained_n, share = n / S;
+    const bool weights_shared = strategy == FW_SHARD_ZERO3 || strategy == FW_SHARD_HSDP;
+    const bool gradients_shared = weights_shared || strategy == FW_SHARD_ZERO2 || strategy == FW_SHARD_HSDP_ZERO2;
+    frozen_rows(c, s, l);
+    c->part[FW_PLAN_WEIGHTS] += (uint64_t)(4 * share + 2 * (weights_shared ? share : n));
+    c->part[FW_PLAN_GRADIENTS] = (uint64_t)(4 * (gradients_shared ? share : n));
+    c->part[FW_PLAN_OPTIMIZER] = (uint64_t)(moment_bytes(s->optim) * share);
+    c->part[FW_PLAN_ACTIVATIONS] =
+        activations[0].bytes + activations[1].bytes +
+        (uint64_t)(2 * s->adapter_r * FW_ADAPT_N * s->batch * s->length) * (uint64_t)(s->recompute ? 1 : g->L);
+    c->part[FW_PLAN_LOSS] = activations[2].bytes;
+    c->part[FW_PLAN_BUFFERS] = in.token_bytes + scratch_bytes + l->bytes.staging;
+    c->part[FW_PLAN_HEADROOM] = s->site.card != NULL ? s->site.headroom_bytes : p.memory.host_bytes;
+    const double frozen =
+        (double)g->L * fw_adapter_frozen_block_bytes(g, s->method == FW_METHOD_QLORA) + fw_adapter_frozen_edge_bytes(g);
+    fw_status status = adapter_wire(c, s, l, S, frozen);
+    if (s->optim == FW_OPTIM_PAGED_ADAMW || s->optim == FW_OPTIM_PAGED_ADAMW_8BIT)
+        c->host_bytes += c->part[FW_PLAN_OPTIMIZER];
+    fw_job_plan_fini(&p);
+    return status;
+}

@@ -1,0 +1,188 @@
+#include "plan/site.h"
+
+#include "base/host.h"
+#include "config/nearest.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+/* ---- figures; docs/plan.md says where they come from */
+
+/* What collectives reach of a link's data sheet. */
+static const double nvlink_part = 0.80, pcie_part = 0.80, pcie_through_host_part = 0.50, network_part = 0.80;
+/* Seconds of one hop of a ring: NVLink, PCIe, network. */
+static const double nvlink_hop_s = 4e-6, pcie_hop_s = 6e-6, network_hop_s = 14e-6;
+/* What a step's counted operations reach of a card's peak, and passes over memory of its bandwidth. */
+static const double compute_part = 0.55, memory_part = 0.85;
+/* Multiprocessors that collectives occupy while they run. */
+static const double collective_sm_n = 16;
+static const double step_jitter = 0.005;
+
+/* On a GPU outside the arena: context 0.5 GiB, kernels as they are loaded 0.25 GiB, workspace of products 32 MiB; buffers
+ * of NCCL, when there is more than one rank, 0.625 GiB. */
+enum { CONTEXT_MIB = 512, KERNELS_MIB = 256, WORKSPACE_MIB = 32, NCCL_MIB = 640 };
+
+/* A CPU that was not measured: operations and bytes a second of one core. */
+static const double core_compute_rate = 30e9, core_memory_rate = 8e9, core_copy_rate = 4e9;
+enum { CPU_CAP = 4096, NODE_N = 8 };
+
+/* ---- links */
+
+static void set_pcie(fw_plan_link *l, const fw_gpu_card *card, int generation, int lanes) {
+    *l = (fw_plan_link){.headline_rate = fw_pcie_rate(generation, lanes), .latency_s = pcie_hop_s};
+    l->real_rate = l->headline_rate * (card->consumer ? pcie_through_host_part : pcie_part);
+    snprintf(l->name, sizeof l->name, "PCIe %d x%d%s", generation, lanes,
+             card->consumer ? ", through host memory" : "");
+}
+
+static void set_nvlink(fw_plan_link *l, double both_rate) {
+    *l = (fw_plan_link){.headline_rate = both_rate / 2,
+                        .real_rate = both_rate / 2 * nvlink_part,
+                        .latency_s = nvlink_hop_s,
+                        .nvlink = true};
+    snprintf(l->name, sizeof l->name, "NVLink %g GB/s both ways", both_rate * 1e-9);
+}
+
+static fw_status refuse_link(const char *word) {
+    static const char *const known[] = {"auto",    "nvlink",  "pcie3x16", "pcie3x8", "pcie4x16",
+                                        "pcie4x8", "pcie4x4", "pcie5x16", "pcie5x8", "pcie6x16"};
+    fw_nearest nearest;
+    fw_nearest_start(&nearest, word);
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) fw_nearest_offer(&nearest, known[i]);
+    return fw_fail(
+        FW_ERR_OPTION,
+        "--link is \"%.60s\"; it must be auto, nvlink, pcie and generation and lanes as pcie4x16, or GB/s in "
+        "one direction%s%s%s",
+        word, nearest.best != NULL ? "; did you mean " : "", nearest.best != NULL ? nearest.best : "",
+        nearest.best != NULL ? "?" : "");
+}
+
+fw_status fw_plan_link_make(fw_plan_link *l, const fw_gpu_card *card, int node_n, const char *word) {
+    if (word == NULL || strcasecmp(word, "auto") == 0) {
+        /* A consumer board shares 16 lanes between two cards; where there are more, it is another kind of board. */
+        if (card->nvlink_both_rate > 0 && node_n <= card->nvlink_peers)
+            set_nvlink(l, card->nvlink_both_rate);
+        else
+            set_pcie(l, card, card->pcie_generation, card->consumer && node_n == 2 ? 8 : 16);
+        return FW_OK;
+    }
+    if (strcasecmp(word, "nvlink") == 0) {
+        if (card->nvlink_both_rate == 0)
+            return fw_fail(FW_ERR_OPTION, "--link is nvlink, but %s has none; leave it out for PCIe %d x16",
+                           card->title, card->pcie_generation);
+        set_nvlink(l, card->nvlink_both_rate);
+        return FW_OK;
+    }
+    int generation = 0, lanes = 0, end = 0;
+    if (strncasecmp(word, "pcie", 4) == 0) {
+        if (sscanf(word + 4, "%1dx%2d%n", &generation, &lanes, &end) != 2 || word[4 + end] != 0 ||
+            fw_pcie_rate(generation, lanes) == 0)
+            return refuse_link(word);
+        set_pcie(l, card, generation, lanes);
+        return FW_OK;
+    }
+    char *rest;
+    double rate = strtod(word, &rest);
+    if (rest == word || *rest != 0 || !(rate > 0 && rate < 1e6)) return refuse_link(word);
+    *l = (fw_plan_link){.headline_rate = rate * 1e9, .real_rate = rate * 1e9, .latency_s = pcie_hop_s};
+    snprintf(l->name, sizeof l->name, "a link of %g GB/s", rate);
+    return FW_OK;
+}
+
+/* ---- sites */
+
+static fw_status find_card(const fw_gpu_card **card, const char *name) {
+    *card = fw_gpu_card_find(name);
+    if (*card != NULL) return FW_OK;
+    fw_nearest nearest;
+    fw_nearest_start(&nearest, name);
+    const char *known;
+    for (int i = 0; (known = fw_gpu_card_spelling_at(i)) != NULL; i++) fw_nearest_offer(&nearest, known);
+    return fw_fail(FW_ERR_OPTION, "--gpu is \"%.60s\", which is no card known here; %s%s%s", name,
+                   nearest.best != NULL ? "did you mean "
+                                        : "known are as h100-sxm, l40s, rtx4090 (docs/plan.md lists them)",
+                   nearest.best != NULL ? nearest.best : "", nearest.best != NULL ? "?" : "");
+}
+
+bool fw_plan_site_resize(fw_plan_site *s, int world) {
+    if (world < 1 || (world > s->node_cap && world % s->node_cap != 0)) return false;
+    s->world = world;
+    s->node_n = world < s->node_cap ? world : s->node_cap;
+    if (s->card != NULL)
+        s->headroom_bytes = (uint64_t)(CONTEXT_MIB + KERNELS_MIB + WORKSPACE_MIB + (world > 1 ? NCCL_MIB : 0)) << 20;
+    return true;
+}
+
+static fw_status share_out(fw_plan_site *s, const fw_plan_site_wish *w, bool on_gpu) {
+    s->world = w->world > 0 ? w->world : 1;
+    s->node_cap = w->node_n > 0 ? w->node_n : on_gpu ? NODE_N : s->world;
+    if (fw_plan_site_resize(s, s->world)) return FW_OK;
+    const int below = s->world / s->node_cap * s->node_cap;
+    return fw_fail(FW_ERR_OPTION, "%d devices do not make whole machines of %d; use %d or %d, or say --gpus_per_node",
+                   s->world, s->node_cap, below, below + s->node_cap);
+}
+
+static fw_status make_gpu(fw_plan_site *s, const fw_plan_site_wish *w) {
+    const fw_gpu_card *card = s->card;
+    FW_TRY(fw_plan_link_make(&s->inside, card, s->node_n, w->link));
+    s->memory_bytes = card->memory_bytes;
+    s->compute_rate = card->bf16_rate * compute_part;
+    s->memory_rate = card->memory_rate * memory_part;
+    s->host_rate = fw_pcie_rate(card->pcie_generation, 16) * pcie_part;
+    s->busy_share = collective_sm_n / card->sm_n;
+    s->jitter = step_jitter;
+    const double gbps = w->network_gbps > 0 ? w->network_gbps : card->nvlink_peers == 8 ? 400.0 * s->node_n : 100;
+    s->between = (fw_plan_link){.headline_rate = gbps * 1e9 / 8, .latency_s = network_hop_s};
+    s->between.real_rate = s->between.headline_rate * network_part;
+    snprintf(s->between.name, sizeof s->between.name, "network of %g Gbit/s a machine%s", gbps,
+             w->network_gbps > 0 ? "" : " (assumed)");
+    snprintf(s->compute_source, sizeof s->compute_source, "data sheet, %.0f TFLOP/s in bf16, %.0f %% of it reached",
+             card->bf16_rate * 1e-12, compute_part * 100);
+    snprintf(s->link_source, sizeof s->link_source, "data sheet");
+    return FW_OK;
+}
+
+static fw_status make_cpu(fw_plan_site *s, const fw_plan_site_wish *w) {
+    int cpus[CPU_CAP];
+    const int cpu_n = fw_host_cpus(cpus, CPU_CAP);
+    if (s->node_n < s->world)
+        return fw_fail(FW_ERR_OPTION,
+                       "ranks on CPUs are planned for one machine; leave out --gpus_per_node, or name a --gpu");
+    s->thread_n = w->thread_n > 0 ? w->thread_n : cpu_n / s->world > 0 ? cpu_n / s->world : 1;
+    const double cores = (double)cpu_n / s->world; /* of a rank, however many threads it has */
+    s->memory_bytes = fw_host_memory_available();
+    s->compute_rate = core_compute_rate * cores;
+    s->memory_rate = core_memory_rate * cores;
+    s->host_rate = core_memory_rate * cores;
+    s->busy_share = 1; /* copying is done by the cores that compute */
+    s->inside = (fw_plan_link){.name = "memory of the machine",
+                               .headline_rate = core_copy_rate * cores,
+                               .real_rate = core_copy_rate * cores,
+                               .latency_s = 2e-5};
+    s->between = s->inside;
+    snprintf(s->compute_source, sizeof s->compute_source,
+             "a guess: 30 GFLOP/s a core; finewire bench --save measures it");
+    snprintf(s->link_source, sizeof s->link_source, "a guess: 4 GB/s a core; finewire bench --save measures it");
+    FW_TRY(fw_threads_create(&s->threads, s->thread_n, NULL));
+    return fw_device_create(&s->device, "cpu", s->threads);
+}
+
+void fw_plan_site_fini(fw_plan_site *s) {
+    fw_device_destroy(s->device);
+    fw_threads_destroy(s->threads);
+    *s = (fw_plan_site){0};
+}
+
+fw_status fw_plan_site_make(fw_plan_site *s, const fw_plan_site_wish *w) {
+    *s = (fw_plan_site){0};
+    const char *gpu = w->cpu ? NULL : w->gpu;
+    if (gpu == NULL && w->link != NULL && strcasecmp(w->link, "auto") != 0)
+        return fw_fail(FW_ERR_OPTION, "--link is for GPUs, and no card is named; add --gpu NAME");
+    if (gpu != NULL) FW_TRY(find_card(&s->card, gpu));
+    FW_TRY(share_out(s, w, gpu != NULL));
+    fw_status status = gpu != NULL ? make_gpu(s, w) : make_cpu(s, w);
+    if (status != FW_OK) fw_plan_site_fini(s);
+    return status;
+}

@@ -1,0 +1,112 @@
+#include "plan/what_if.h"
+
+#include "base/alloc.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { CHANGE_BYTES = 256 };
+
+/* The name that is meant: short ones stand for long ones. Changes of what is not the run's are refused. */
+static fw_status long_name(const char **out, const char *name) {
+    static const char *const short_names[][2] = {{"accumulation", "gradient_accumulation_steps"},
+                                                 {"batch", "per_device_train_batch_size"},
+                                                 {"length", "max_length"},
+                                                 {"recompute", "gradient_checkpointing"},
+                                                 {"offload", "offload_optimizer_device"},
+                                                 {"lora", "lora_r"}};
+    static const char *const fixed[] = {
+        "recipe", "config", "model_name_or_path", "model", "what_if", "chart", "measured", "json", "measured"};
+    *out = name;
+    for (size_t i = 0; i < sizeof short_names / sizeof short_names[0]; i++)
+        if (strcmp(name, short_names[i][0]) == 0) *out = short_names[i][1];
+    for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++)
+        if (strcmp(name, fixed[i]) == 0)
+            return fw_fail(FW_ERR_OPTION, "%s cannot be changed here; make another plan", name);
+    return FW_OK;
+}
+
+static fw_status apply(fw_options *o, const char *text, size_t text_n) {
+    char change[CHANGE_BYTES];
+    while (text_n > 0 && text[text_n - 1] == ' ') text_n--;
+    if (text_n >= sizeof change) return fw_fail(FW_ERR_OPTION, "\"%.60s...\" is too long", text);
+    memcpy(change, text, text_n);
+    change[text_n] = 0;
+    char *sign = strchr(change, '=');
+    if (sign == NULL || sign == change || sign[1] == 0)
+        return fw_fail(FW_ERR_OPTION, "\"%s\" is not NAME=VALUE, as accumulation=8", change);
+    *sign = 0;
+    for (char *c = change; *c != 0; c++)
+        if (*c == '-') *c = '_';
+    const char *name;
+    FW_TRY(long_name(&name, change));
+    FW_TRY(fw_options_set(o, name, sign + 1));
+    /* A rank given for an adapter asks for one. */
+    if (strcmp(name, "lora_r") == 0 && o->method != FW_METHOD_QLORA) o->method = FW_METHOD_LORA;
+    return FW_OK;
+}
+
+fw_status fw_plan_apply_changes(fw_options *o, const char *text) {
+    int change_n = 0;
+    for (const char *c = text + strspn(text, " ,"); *c != 0; c += strspn(c, " ,")) {
+        const size_t n = strcspn(c, ",");
+        FW_TRY(apply(o, c, n));
+        c += n;
+        change_n++;
+    }
+    if (change_n == 0) return fw_fail(FW_ERR_OPTION, "a case is empty; write NAME=VALUE, as accumulation=8");
+    return FW_OK;
+}
+
+fw_status fw_plan_compare(fw_plan_advice *out, const fw_plan_scenario *s, const fw_options *o) {
+    static const fw_shard_strategy asked[] = {
+        [FW_STRATEGY_DDP] = FW_SHARD_DDP,     [FW_STRATEGY_ZERO1] = FW_SHARD_ZERO1,
+        [FW_STRATEGY_ZERO2] = FW_SHARD_ZERO2, [FW_STRATEGY_ZERO3] = FW_SHARD_ZERO3,
+        [FW_STRATEGY_HSDP] = FW_SHARD_HSDP,   [FW_STRATEGY_HSDP_ZERO2] = FW_SHARD_HSDP_ZERO2};
+    *out = (fw_plan_advice){.scenario = *s, .method = s->method};
+    if (o->strategy == FW_STRATEGY_AUTO) return fw_plan_lowest(out, s);
+    out->strategy = asked[o->strategy];
+    FW_TRY(fw_plan_case_make(&out->best, s, out->strategy));
+    if (!out->best.possible) return fw_fail(FW_ERR_OPTION, "%s", out->best.why);
+    out->fits = out->best.fits;
+    return FW_OK;
+}
+
+static fw_status try_case(fw_plan_change *change, const fw_plan_report *r, const fw_options *o) {
+    fw_options changed;
+    fw_plan_scenario s = {0};
+    fw_status status;
+    FW_TRY_OR(fw_options_copy(&changed, o), done);
+    FW_TRY_OR(fw_plan_apply_changes(&changed, change->text), done);
+    FW_TRY_OR(fw_options_check(&changed), done);
+    FW_TRY_OR(fw_plan_scenario_from_options(&s, &r->model, &changed), done);
+    if (s.method == FW_METHOD_AUTO) s.method = r->advice.method;
+    FW_TRY_OR(fw_plan_compare(&change->advice, &s, &changed), done);
+    /* The site goes; what the advice says of it stays. */
+    change->advice.scenario.site.device = NULL;
+    change->advice.scenario.site.threads = NULL;
+done:
+    if (status != FW_OK) fw_fail_context(status, "--what_if \"%.80s\": ", change->text);
+    fw_plan_site_fini(&s.site);
+    fw_options_fini(&changed);
+    return status;
+}
+
+fw_status fw_plan_what_if(fw_plan_report *r, const fw_options *o) {
+    FW_TRY(fw_strdup(&r->change_text, o->what_if));
+    fw_plan_scenario as_asked = r->asked;
+    if (as_asked.method == FW_METHOD_AUTO) as_asked.method = r->advice.method;
+    FW_TRY(fw_plan_compare(&r->unchanged, &as_asked, o));
+    for (char *rest = r->change_text; rest != NULL;) {
+        char *text = rest + strspn(rest, " ");
+        rest = strchr(text, ';');
+        if (rest != NULL) *rest++ = 0;
+        if (text[0] == 0 && rest == NULL && r->change_n > 0) break; /* a semicolon at the end */
+        if (r->change_n == FW_PLAN_CHANGES_MAX)
+            return fw_fail(FW_ERR_OPTION, "--what_if has more than %d cases", FW_PLAN_CHANGES_MAX);
+        r->change[r->change_n].text = text;
+        FW_TRY(try_case(&r->change[r->change_n], r, o));
+        r->change_n++;
+    }
+    return FW_OK;
+}

@@ -1,0 +1,124 @@
+#!/usr/bin/env bash
+# finewire plan from the command line: what it prints, its JSON, and what it refuses.
+set -uo pipefail
+failed=0
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+
+fail() {
+  echo "FAILED: finewire $command"
+  echo "  $1"
+  sed 's/^/  | /' "$folder/out" | head -40
+  failed=1
+}
+# run CODE ARGUMENTS...: what it writes is in $folder/out
+run() {
+  local code=$1 got
+  shift
+  command="plan $*"
+  "$FINEWIRE" plan "$@" >"$folder/out" 2>&1
+  got=$?
+  [ $got -eq "$code" ] || fail "exit code $got, not $code"
+}
+says() { grep -qF -- "$1" "$folder/out" || fail "does not say: $1"; }
+# check EXPRESSION: of the JSON object `plan` in the last output
+check() {
+  python3 - "$folder/out" "$1" <<'PYTHON' || fail "not true: $1"
+import json, sys
+plan = json.load(open(sys.argv[1]))
+strategies, recommendation = plan["strategies"], plan["recommendation"]
+sys.exit(0 if eval(sys.argv[2]) else 1)
+PYTHON
+}
+
+# ---- text
+run 0 --model Qwen/Qwen3-8B --gpus 8 --gpu l40s-48gb
+says "Qwen/Qwen3-8B: Qwen3ForCausalLM, 8.2 G parameters (8190735360)"
+says "8 x L40S, 45.0 GiB each; PCIe 4 x16"
+for row in weights gradients "optimizer state" activations "gathered units" "loss chunk" buffers headroom; do
+  says "  $row"
+done
+says "recommended"
+says "never over PCIe when training"
+says "training does not have it yet"
+run 0 --model Qwen3-1.7B --gpus 1 --gpu 4090
+says "(a file that stores both holds 2.0 G)"
+run 0 --model SmolLM2-135M --num_processes 2
+says "this one's CPUs: 2 ranks"
+
+# ---- JSON
+run 0 --model Qwen/Qwen2.5-7B --gpus 2 --gpu rtx5090 --json --per_device_train_batch_size 1
+check 'plan["parameters"] == 7615616512'
+check 'list(strategies) == ["ddp", "zero1", "zero2", "zero3", "hsdp"]'
+check 'all(type(row[key]) is int for row in strategies.values() for key in
+  ["weights_bytes", "gradients_bytes", "optimizer_bytes", "activations_bytes", "gathered_bytes", "loss_bytes",
+   "buffers_bytes", "headroom_bytes", "total_bytes", "wire_bytes"])'
+check 'all(row["total_bytes"] == sum(row[key] for key in ["weights_bytes", "gradients_bytes", "optimizer_bytes",
+  "activations_bytes", "gathered_bytes", "loss_bytes", "buffers_bytes", "headroom_bytes"])
+  for row in strategies.values())'
+check 'all(type(row["fits"]) is bool and type(row["wire_ms"]) is float for row in strategies.values())'
+check 'not any(row["fits"] for row in strategies.values())'
+check 'recommendation["method"] == "lora" and recommendation["strategy"] == "ddp" and recommendation["reason"]'
+check 'set(plan["methods"]) == {"lora", "qlora"} and plan["methods"]["qlora"]["ddp"]["arithmetic"]'
+check '"what_if" not in plan and not plan["tensor_parallel"]["ruled_in"]'
+run 0 --model Qwen/Qwen2.5-7B --gpus 2 --gpu rtx5090 --json --method full --per_device_train_batch_size 1
+check 'recommendation["strategy"] == "none" and not recommendation["fits"] and "6 of these cards" in recommendation["reason"]'
+run 0 --model Qwen/Qwen2.5-7B --gpus 12 --gpus_per_node 4 --gpu a100-80gb --json --shard_group_size 5 --strategy hsdp
+check 'not strategies["hsdp"]["possible"] and "groups of 5" in strategies["hsdp"]["why"]'
+
+# ---- what if
+run 0 --model Qwen/Qwen2.5-7B --gpus 8 --gpu rtx5090 --method full --json --per_device_train_batch_size 1 \
+  --what_if "accumulation=8; link=pcie5x8,batch=2;lora=8;strategy=zero3,optim=adamw_8bit"
+check 'len(plan["what_if"]) == 4 and plan["as_asked"]["strategy"] == "zero3"'
+check 'plan["what_if"][0]["gradient_accumulation_steps"] == 8'
+check 'plan["what_if"][1]["case"]["wire_ms"] > 1.9 * plan["as_asked"]["case"]["wire_ms"]'
+check 'plan["what_if"][2]["method"] == "lora"'
+check 'plan["what_if"][3]["case"]["optimizer_bytes"] < 0.3 * plan["as_asked"]["case"]["optimizer_bytes"]'
+
+# ---- a recipe, a folder, a config.json
+mkdir "$folder/model"
+cat >"$folder/model/config.json" <<'JSON'
+{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64, "intermediate_size": 128,
+ "num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": 2, "vocab_size": 1000,
+ "max_position_embeddings": 256, "rms_norm_eps": 1e-5, "tie_word_embeddings": true, "hidden_act": "silu"}
+JSON
+printf 'model_name_or_path: %s\ndataset_name: none.jsonl\noutput_dir: %s/out\nlearning_rate: 1e-4\nmax_length: 128\nstrategy: zero2\n' \
+  "$folder/model" "$folder" >"$folder/recipe.yaml"
+run 0 "$folder/recipe.yaml" --gpus 4 --gpu l40s --json
+check 'plan["parameters"] == 138048'
+run 0 --model "$folder/model/config.json" --gpus 4 --gpu l40s
+says "LlamaForCausalLM"
+printf 'learning_rate: 99\n' >>"$folder/recipe.yaml"
+sed -i '/1e-4/d' "$folder/recipe.yaml"
+run 2 "$folder/recipe.yaml" --gpus 4 --gpu l40s # checked as training would
+says "learning_rate is 99"
+
+# ---- nonsense: one line that says what is wrong, and the nearest name
+refuse() { # TEXT ARGUMENTS...
+  local text=$1
+  shift
+  run 2 "$@"
+  says "$text"
+  [ "$(wc -l <"$folder/out")" -eq 1 ] || fail "more than one line"
+}
+refuse "--gpus is 0; it must be from 1 to" --model Qwen3-8B --gpus 0 --gpu h100
+refuse "--gpus is -3; it must be from 1 to" --model Qwen3-8B --gpus -3 --gpu h100
+refuse 'no card known here; did you mean h100?' --model Qwen3-8B --gpus 8 --gpu h1oo
+refuse "did you mean Qwen/Qwen3-" --model Qwen/Qwen3-9B --gpus 8 --gpu h100
+refuse "12 devices do not make whole machines of 8; use 8 or 16" --model Qwen3-8B --gpus 12 --gpu h100
+refuse "--per_device_train_batch_size is 0; it must be from 1" --model Qwen3-8B --per_device_train_batch_size 0
+refuse "--device_memory is \"-5GB\": it is not a size" --model Qwen3-8B --gpus 2 --gpu 4090 --device_memory -5GB
+refuse "GeForce RTX 4090 has none" --model Qwen3-8B --gpus 2 --gpu 4090 --link nvlink
+refuse "did you mean pcie4x16?" --model Qwen3-8B --gpus 2 --gpu 4090 --link pice4x16
+refuse "--link is for GPUs" --model Qwen3-8B --link nvlink
+refuse "did you mean q_proj?" --model Qwen3-8B --gpus 1 --gpu 4090 --lora_target_modules q_porj
+refuse "did you mean qlora?" --model Qwen3-8B --gpus 1 --gpu 4090 --method qlor
+refuse "finewire plan needs --model_name_or_path" --gpus 1 --gpu 4090
+refuse "leave out one of them" --model Qwen3-8B --gpus 1 --gpu 4090 --device cpu
+refuse '--what_if "batch=0": --per_device_train_batch_size is 0' --model Qwen3-8B --gpus 1 --gpu 4090 --what_if batch=0
+refuse '"accumulation" is not NAME=VALUE' --model Qwen3-8B --gpus 1 --gpu 4090 --what_if accumulation
+refuse 'did you mean --gpus?' --model Qwen3-8B --gpus 1 --gpu 4090 --what_if gpsu=2
+refuse "chart cannot be changed here" --model Qwen3-8B --gpus 1 --gpu 4090 --what_if chart=x.svg
+refuse "are 4294967296 tokens at once" --model Qwen3-8B --gpus 1 --gpu h100 --per_device_train_batch_size 65536 --max_length 65536
+
+exit $failed
