@@ -22,10 +22,18 @@ done:
     return status;
 }
 
-/* Roles and contents; tools and tool calls have been refused by the reader. */
+/* Roles and contents. What the templates known here do not write is refused, not left out. */
 static fw_status encode_messages(fw_conversation_tokens *out, fw_encoder *encoder, const fw_chat_template *chat,
                                  const fw_conversation *c) {
     fw_chat_message *message;
+    bool plain = c->tools == NULL && c->documents == NULL && c->kwargs == NULL && c->prompt_n == 0 && !c->has_marks;
+    for (size_t i = 0; i < c->message_n; i++)
+        plain = plain && json_object_get(c->message[i].json, "tool_calls") == NULL &&
+                json_object_get(c->message[i].json, "reasoning_content") == NULL;
+    if (!plain)
+        return fw_fail(FW_ERR_INPUT,
+                       "tools, documents, reasoning in a field of its own, loss marks and prompts are not "
+                       "supported with this chat template");
     FW_TRY(FW_NEW_ARRAY(message, c->message_n));
     for (size_t i = 0; i < c->message_n; i++)
         message[i] = (fw_chat_message){c->message[i].role, c->message[i].content, c->message[i].content_bytes};

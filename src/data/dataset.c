@@ -5,15 +5,6 @@
 
 #include <string.h>
 
-const char *fw_drop_reason_name(fw_drop_reason reason) {
-    switch (reason) {
-    case FW_DROP_NO_ASSISTANT: return "no assistant turn";
-    case FW_DROP_TRUNCATED: return "nothing to learn within max_length";
-    case FW_DROP_REASON_N: break;
-    }
-    return "unknown";
-}
-
 fw_status fw_dataset_create(fw_dataset **out, const char *name, const fw_dataset_options *options) {
     *out = NULL;
     if (options->max_length < 0)

@@ -12,6 +12,7 @@
 
 #include "base/status.h"
 #include "base/threads.h"
+#include "data/row_place.h"
 #include "text/chat.h"
 
 #include <stdint.h>
@@ -22,15 +23,6 @@ typedef struct fw_dataset_options {
     fw_threads *threads; /* borrowed during the load; NULL: one thread */
     int all_tokens;      /* learn every token, not only what the template marks (assistant_only_loss false) */
 } fw_dataset_options;
-
-/* Why a conversation takes no part. */
-typedef enum fw_drop_reason {
-    FW_DROP_NO_ASSISTANT, /* no assistant turn, so nothing to learn */
-    FW_DROP_TRUNCATED,    /* every target lies beyond max_length */
-    FW_DROP_REASON_N
-} fw_drop_reason;
-/* "no assistant turn", ...: for reports. */
-const char *fw_drop_reason_name(fw_drop_reason reason);
 
 typedef struct fw_dataset_stats {
     int64_t conversation_n;           /* in the file: kept + dropped */

@@ -23,13 +23,15 @@ typedef struct load {
 
 typedef struct scratch {
     fw_encoder *encoder;
+    fw_row_cursor cursor;
     fw_conversation_tokens tokens;
 } scratch;
 
 static fw_status add_conversation(load *l, part *p, scratch *s, int64_t index) {
     fw_conversation conversation;
+    fw_row_place place;
     fw_status status;
-    FW_TRY(fw_reader_get(l->reader, index, &conversation));
+    FW_TRY(fw_reader_get(l->reader, &s->cursor, index, &conversation, &place));
     const fw_label_options labels = {.all_tokens = l->options->all_tokens};
     status = fw_conversation_encode(&s->tokens, s->encoder, l->chat, &conversation, &labels);
     if (status == FW_ERR_INPUT) fw_fail_context(status, "%s:%lld: ", l->path, (long long)conversation.line);
@@ -46,11 +48,13 @@ done:
 static fw_status load_part(load *l, part *p, int64_t first, int64_t last) {
     scratch s = {0};
     fw_status status;
+    fw_row_cursor_init(&s.cursor, fw_reader_rows(l->reader));
     FW_TRY_OR(fw_dataset_create(&p->dataset, l->path, l->options), done);
     FW_TRY_OR(fw_encoder_create(&s.encoder, l->tokenizer), done);
     for (int64_t i = first; i < last; i++) FW_TRY_OR(add_conversation(l, p, &s, i), done);
 done:
     fw_encoder_destroy(s.encoder);
+    fw_row_cursor_fini(&s.cursor);
     fw_conversation_tokens_fini(&s.tokens);
     return status;
 }
@@ -72,7 +76,7 @@ fw_status fw_dataset_load(fw_dataset **out, const char *path, const fw_tokenizer
     fw_reader *reader = NULL;
     fw_dataset *d = NULL;
     fw_status status;
-    FW_TRY_OR(fw_reader_open(&reader, path), done);
+    FW_TRY_OR(fw_reader_open(&reader, path, NULL), done);
     l.reader = reader;
     FW_TRY_OR(FW_NEW_ARRAY(l.part, (size_t)thread_n), done);
     fw_threads_run(options->threads, load_on_thread, &l);
