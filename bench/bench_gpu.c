@@ -1,6 +1,8 @@
 /* How fast the cuda device's operations are, at shapes of Qwen2.5-7B and 4096 tokens.
  *
- *   bench_gpu [DEVICE [TOKENS]]      default: cuda 4096; cpu 64 tries the program out
+ *   bench_gpu [DEVICE [TOKENS [ATTENTION [WHAT]]]]      default: cuda 4096 auto; cpu 64 tries the program out
+ *     ATTENTION  auto, finewire or cudnn: who computes it
+ *     WHAT       only the lines that begin with it
  *
  * Each line runs an operation often enough for a tenth of a second, after it has run twice, and waits for the device
  * once at the end. Bytes are those that have to be moved once. */
@@ -20,6 +22,7 @@ typedef struct bench {
     char *a, *b, *c;      /* bf16 operands of N x 2F or 2F x C elements */
     float *f, *g, *m, *v; /* UPDATE floats, or CHUNK x V */
     int32_t *id;
+    const char *what; /* NULL: everything */
 } bench;
 
 static void must(fw_status status) {
@@ -109,6 +112,7 @@ static double seconds_of(bench *b, run_fn run, int64_t O, int64_t I) {
 }
 
 static void show(bench *b, const char *name, run_fn run, int64_t O, int64_t I, double operations, double bytes) {
+    if (b->what != NULL && strncmp(name, b->what, strlen(b->what)) != 0) return;
     const double s = seconds_of(b, run, O, I);
     printf("%-36s %9.3f ms", name, s * 1e3);
     if (operations > 0) printf(" %8.1f TFLOP/s", operations / s * 1e-12);
@@ -132,8 +136,13 @@ static void fill(bench *b, char *to, size_t bytes) {
         must(fw_copy(b->d, to + at_bytes, block, bytes - at_bytes < sizeof block ? bytes - at_bytes : sizeof block));
 }
 
+static fw_attention_choice choice_of(const char *word) {
+    if (strcmp(word, "finewire") == 0) return FW_ATTENTION_OWN;
+    return strcmp(word, "cudnn") == 0 ? FW_ATTENTION_CUDNN : FW_ATTENTION_AUTO;
+}
+
 int main(int argc, char **argv) {
-    bench b = {.N = argc > 2 ? atoll(argv[2]) : 4096};
+    bench b = {.N = argc > 2 ? atoll(argv[2]) : 4096, .what = argc > 4 ? argv[4] : NULL};
     must(fw_device_create(&b.d, argc > 1 ? argv[1] : "cuda", NULL));
     printf("%s, %lld tokens\n", b.d->description, (long long)b.N);
     const int64_t side = b.N > 2 * F ? b.N : 2 * F; /* longest side of an operand */
@@ -149,8 +158,18 @@ int main(int argc, char **argv) {
     take(&b, &b.m, floats * sizeof(float));
     take(&b, &b.v, floats * sizeof(float));
     take(&b, &b.id, CHUNK * sizeof *b.id);
-    const fw_device_limits limits = {.N = b.N, .matmul_dim = V, .H = H, .K = K, .D = D};
+    const fw_attention_limits attention = {.choice = choice_of(argc > 3 ? argv[3] : "auto"),
+                                           .t = FW_BF16,
+                                           .document_n = 1,
+                                           .longest_n = b.N,
+                                           .q_stride = QKV,
+                                           .k_stride = QKV,
+                                           .v_stride = QKV,
+                                           .dq_stride = QKV,
+                                           .backward = 1};
+    const fw_device_limits limits = {.N = b.N, .matmul_dim = V, .H = H, .K = K, .D = D, .attention = attention};
     must(fw_device_reserve(b.d, &limits));
+    if (b.d->attention[0] != 0) printf("attention: %s\n", b.d->attention);
     const double N = (double)b.N, pairs = N * N / 2 * H * D;
     const double product = 2.0 * N;
     show(&b, "product 4096 x 4096", forward, 4096, 4096, product * 4096 * 4096, 0);

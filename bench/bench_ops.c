@@ -241,7 +241,7 @@ int main(int argument_n, char **arguments) {
     must(fw_threads_create(&pool, thread_n, NULL));
     must(fw_device_create_cpu_as(&b.own, pool, NULL, FW_CPU_PRODUCTS_OWN));
     must(fw_device_create_cpu_as(&b.onednn, pool, NULL, FW_CPU_PRODUCTS_ONEDNN));
-    const fw_device_limits limits = {N, V, H, K, D};
+    const fw_device_limits limits = {.N = N, .matmul_dim = V, .H = H, .K = K, .D = D};
     must(fw_device_reserve(b.own, &limits));
     must(fw_device_reserve(b.onednn, &limits));
     fill(&b);

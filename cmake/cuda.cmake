@@ -19,6 +19,20 @@ set(FW_PLUGIN_BUILD "${PROJECT_VERSION}-${hash}")
 set_source_files_properties(src/device/plugin_host.c PROPERTIES COMPILE_DEFINITIONS
                             FW_PLUGIN_BUILD="${FW_PLUGIN_BUILD}")
 
+# cuDNN: headers for the plugin and for tests, which need no GPU and no nvcc. Its library is looked for when it is used.
+find_path(FW_CUDNN_INCLUDE cudnn_graph.h HINTS ENV CUDNN_HOME ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda
+          PATH_SUFFIXES include)
+find_path(FW_CUDART_INCLUDE cuda_runtime_api.h HINTS ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda
+          PATH_SUFFIXES include)
+find_library(FW_CUDNN_LIBRARY cudnn HINTS ENV CUDNN_HOME ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda
+             PATH_SUFFIXES lib64 lib)
+set(FW_CUDNN_SOURCES)
+if(FW_CUDNN_INCLUDE AND FW_CUDART_INCLUDE)
+  file(GLOB FW_CUDNN_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/device/cuda/cudnn/*.c)
+else()
+  message(STATUS "GPUs: cuDNN's headers are not installed; attention by finewire's own kernels only")
+endif()
+
 set(FW_CUDA_MISSING)
 if(NOT FW_CUDA)
   set(FW_CUDA_MISSING "FW_CUDA is off")
@@ -87,9 +101,15 @@ if(NOT FW_CUDA_MISSING)
   endforeach()
   file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/kernels)
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/device/cuda/host/*.c)
-  fw_add_plugin(libfinewire_cuda finewire_cuda_plugin SOURCES ${sources} src/device/cuda/cuda_ops.c ${objects}
-                DEFINITIONS FW_CUDA_ARCHITECTURES="${FW_CUDA_ARCHITECTURE_TEXT}" INCLUDES ${FW_CUDA_INCLUDE}
-                LIBRARIES ${FW_CUDART} ${FW_CUBLASLT})
+  set(definitions FW_CUDA_ARCHITECTURES="${FW_CUDA_ARCHITECTURE_TEXT}")
+  set(includes ${FW_CUDA_INCLUDE})
+  if(FW_CUDNN_SOURCES)
+    list(APPEND definitions FW_HAS_CUDNN=1)
+    list(APPEND includes ${FW_CUDNN_INCLUDE})
+  endif()
+  fw_add_plugin(libfinewire_cuda finewire_cuda_plugin
+                SOURCES ${sources} ${FW_CUDNN_SOURCES} src/device/cuda/cuda_ops.c ${objects}
+                DEFINITIONS ${definitions} INCLUDES ${includes} LIBRARIES ${FW_CUDART} ${FW_CUBLASLT} dl)
   set_target_properties(libfinewire_cuda PROPERTIES PREFIX "")
   add_custom_target(cuda DEPENDS libfinewire_cuda)
   if(FW_NCCL AND FW_NCCL_INCLUDE)

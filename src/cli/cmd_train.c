@@ -105,6 +105,7 @@ static void on_start(void *context, const fw_train_summary *s) {
                 fw_plural(job->thread_n),
                 own_cores ? ", the cores shared evenly" : ", more than its share of the cores");
     fw_log_info("device    %s", job->device->description);
+    if (job->device->attention[0] != 0) fw_log_info("attention %s", job->device->attention);
     fw_log_info("batch     %lld x %lld x %d = %lld %s%s a step (per_device_train_batch_size x "
                 "gradient_accumulation_steps x ranks)",
                 (long long)o->per_device_train_batch_size, (long long)o->gradient_accumulation_steps, s->world,

@@ -16,7 +16,7 @@ struct fw_batcher {
     int64_t *token_n, *target_n; /* of each unit */
     uint32_t *order;             /* of order_epoch */
     int64_t order_epoch;
-    int64_t max_token_n;
+    int64_t max_token_n, max_document_n;
 };
 
 static fw_status check_options(const fw_batcher_options *o, const fw_dataset *d) {
@@ -70,29 +70,33 @@ static int compare_descending(const void *a, const void *b) {
     return (x < y) - (x > y);
 }
 
-/* Shuffled, any `micro` units may meet; in file order the batches are known. */
-static fw_status find_max_tokens(fw_batcher *b) {
+/* The largest sum of a micro-batch: shuffled, any `micro` units may meet; in file order the batches are known. of_unit may
+ * be sorted by this. */
+static int64_t largest_sum(const fw_batcher *b, int64_t *of_unit) {
     const int64_t micro = b->options.micro;
-    b->max_token_n = 0;
-    if (b->options.shuffle) {
-        int64_t *sorted;
-        FW_TRY(FW_NEW_ARRAY(sorted, (size_t)b->unit_n));
-        memcpy(sorted, b->token_n, (size_t)b->unit_n * sizeof *sorted);
-        qsort(sorted, (size_t)b->unit_n, sizeof *sorted, compare_descending);
-        for (int64_t u = 0; u < micro && u < b->unit_n; u++) b->max_token_n += sorted[u];
-        fw_free(sorted);
-    } else {
-        for (int64_t start = 0; start < b->unit_n; start += micro) {
-            int64_t token_n = 0;
-            for (int64_t u = start; u < start + micro && u < b->unit_n; u++) token_n += b->token_n[u];
-            if (token_n > b->max_token_n) b->max_token_n = token_n;
-        }
+    if (b->options.shuffle) qsort(of_unit, (size_t)b->unit_n, sizeof *of_unit, compare_descending);
+    int64_t most = 0;
+    for (int64_t start = 0; start < b->unit_n; start += micro) {
+        int64_t sum = 0;
+        for (int64_t u = start; u < start + micro && u < b->unit_n; u++) sum += of_unit[u];
+        if (sum > most) most = sum;
     }
+    return most;
+}
+
+static fw_status find_largest(fw_batcher *b) {
+    int64_t *of_unit;
+    FW_TRY(FW_NEW_ARRAY(of_unit, (size_t)b->unit_n));
+    memcpy(of_unit, b->token_n, (size_t)b->unit_n * sizeof *of_unit);
+    b->max_token_n = largest_sum(b, of_unit);
+    for (int64_t u = 0; u < b->unit_n; u++) of_unit[u] = b->first[u + 1] - b->first[u];
+    b->max_document_n = largest_sum(b, of_unit);
+    fw_free(of_unit);
     if (b->max_token_n > INT32_MAX)
         return fw_fail(FW_ERR_FIT,
                        "a micro-batch of %lld conversations may have %lld tokens; at most %d can be computed at once: "
                        "lower per_device_train_batch_size or max_length",
-                       (long long)micro, (long long)b->max_token_n, INT32_MAX);
+                       (long long)b->options.micro, (long long)b->max_token_n, INT32_MAX);
     return FW_OK;
 }
 
@@ -107,7 +111,7 @@ fw_status fw_batcher_create(fw_batcher **out, const fw_dataset *dataset, const f
     b->order_epoch = -1;
     FW_TRY_OR(make_units(b), failed);
     FW_TRY_OR(FW_NEW_ARRAY(b->order, (size_t)b->unit_n), failed);
-    FW_TRY_OR(find_max_tokens(b), failed);
+    FW_TRY_OR(find_largest(b), failed);
     *out = b;
     return FW_OK;
 failed:
@@ -131,6 +135,7 @@ static int64_t units_per_step(const fw_batcher *b) {
 
 int64_t fw_batcher_units(const fw_batcher *b) { return b->unit_n; }
 int64_t fw_batcher_max_tokens(const fw_batcher *b) { return b->max_token_n; }
+int64_t fw_batcher_max_documents(const fw_batcher *b) { return b->max_document_n; }
 int64_t fw_batcher_steps_per_epoch(const fw_batcher *b) {
     return (b->unit_n + units_per_step(b) - 1) / units_per_step(b);
 }

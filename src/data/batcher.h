@@ -42,6 +42,8 @@ int64_t fw_batcher_window_targets(fw_batcher *b, int64_t epoch, int64_t step_in_
 int64_t fw_batcher_window_tokens(fw_batcher *b, int64_t epoch, int64_t step_in_epoch);
 /* The largest batch that any order can give: the sum of the `micro` longest units. What buffers are sized to. */
 int64_t fw_batcher_max_tokens(const fw_batcher *b);
+/* The most documents that a batch of any order has. */
+int64_t fw_batcher_max_documents(const fw_batcher *b);
 
 /* One micro-batch: documents back to back. Arrays have room for cap_n tokens. */
 typedef struct fw_batch {

@@ -94,16 +94,23 @@ void fw_device_free(fw_device *d, void *block, size_t bytes) {
     d->allocated_bytes -= bytes;
 }
 
+static fw_status reserve(fw_device *d, const fw_device_limits *limits, int dry, size_t *bytes) {
+    FW_TRY(d->ops->reserve(d, limits, dry, bytes));
+    if (limits->attention.choice == FW_ATTENTION_CUDNN && d->attention[0] == 0)
+        return fw_fail(FW_ERR_OPTION, "--attn_implementation cudnn is for NVIDIA GPUs, and the device is %s", d->name);
+    return FW_OK;
+}
+
 fw_status fw_device_reserve(fw_device *d, const fw_device_limits *limits) {
     size_t bytes = 0;
-    FW_TRY(d->ops->reserve(d, limits, 0, &bytes));
+    FW_TRY(reserve(d, limits, 0, &bytes));
     d->allocated_bytes += bytes;
     if (d->allocated_bytes > d->peak_bytes) d->peak_bytes = d->allocated_bytes;
     return FW_OK;
 }
 
 fw_status fw_device_scratch_bytes(fw_device *d, const fw_device_limits *limits, size_t *bytes) {
-    return d->ops->reserve(d, limits, 1, bytes);
+    return reserve(d, limits, 1, bytes);
 }
 
 void fw_device_freeze(fw_device *d, fw_freeze how) { d->frozen = how; }

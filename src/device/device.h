@@ -38,7 +38,8 @@
  *                         q, k, v row n at q + n * q_stride, k + n * k_stride, v + n * v_stride (they point into
  *                         packed projections as a rule); o is [N, H, D] and lse [N, H] = log of the softmax denominator
  *                         (natural, maximum included); lse may be NULL. There are q_offset + N keys.
- *                         first must not decrease and first[n] <= q_offset + n. No N x N matrix is stored.
+ *                         first[n] is the row where n's document begins, whose own first it is too: it does not decrease
+ *                         and first[n] <= q_offset + n. No N x N matrix is stored.
  *                         Probabilities may be rounded to t before they meet v.
  * attention_backward      dq, dk, dv (written, not added) from do, with q_offset = 0. With p = exp(scale * q k - lse)
  *                         and ds = p * (do . v - do . o): dv = sum p do, dq = scale * sum ds k, dk = scale * sum ds q.
@@ -72,11 +73,26 @@
 
 typedef struct fw_device fw_device;
 
+/* Who computes attention on a GPU: what serves best there, finewire's own kernels, or cuDNN. */
+typedef enum fw_attention_choice { FW_ATTENTION_AUTO, FW_ATTENTION_OWN, FW_ATTENTION_CUDNN } fw_attention_choice;
+
+/* The one shape of attention that a run has, for libraries that want to know it beforehand; all 0: not known, and left to
+ * the device's own kernels. */
+typedef struct fw_attention_limits {
+    fw_attention_choice choice;
+    fw_dtype t;
+    int64_t document_n, longest_n;                   /* packed documents of a micro-batch at most, rows of the longest;
+                                                         0: as many as there are rows */
+    int64_t q_stride, k_stride, v_stride, dq_stride; /* as in the calls of attention */
+    int backward;                                    /* there will be backward passes */
+} fw_attention_limits;
+
 /* The largest shapes a run will use: scratch memory is sized from them once, before the first step. */
 typedef struct fw_device_limits {
     int64_t N;          /* rows of the largest micro-batch or chunk, or keys if more (q_offset + rows) */
     int64_t matmul_dim; /* largest I or O of a matrix product */
     int64_t H, K, D;    /* attention heads and head size */
+    fw_attention_limits attention;
 } fw_device_limits;
 
 /* The plan is complete. What asks for memory afterwards was missed by it: an error in tests, and on a user's machine,
@@ -95,7 +111,8 @@ typedef struct fw_device_ops {
     void (*take_pages)(fw_device *d, void *block, size_t bytes); /* NULL: nothing to do */
     /* What of the device's own memory could still be taken, and all of it; NULL: it is the host's memory. */
     fw_status (*memory)(fw_device *d, uint64_t *free_bytes, uint64_t *total_bytes);
-    /* Make scratch for shapes up to `limits`; *bytes is what it takes. With `dry` only tells. */
+    /* Make scratch for shapes up to `limits`; *bytes is what it takes. With `dry` only tells. Either way attention is
+     * chosen: fw_device.attention. */
     fw_status (*reserve)(fw_device *d, const fw_device_limits *limits, int dry, size_t *bytes);
     void (*destroy)(fw_device *d);
 } fw_device_ops;
@@ -104,6 +121,7 @@ struct fw_device {
     const fw_device_ops *ops;
     const char *name;                   /* "ref", "cpu" */
     char description[160];              /* what computes: "cpu: AVX-512, fp32 products by oneDNN 2.6.3, 1 thread" */
+    char attention[256];                /* who computes it, since fw_device_reserve; "": the device has no choice */
     fw_threads *threads;                /* borrowed; NULL: one thread */
     size_t allocated_bytes, peak_bytes; /* planned memory and scratch now, and the most ever */
     fw_freeze frozen;                   /* what an allocation means from now on */
@@ -132,6 +150,7 @@ fw_status fw_device_alloc_lazy(fw_device *d, void **out, size_t bytes, const cha
 /* Take the pages of a block from elsewhere (fw_comm_alloc) now, with all threads. Its contents stay. */
 void fw_device_take_pages(fw_device *d, void *block, size_t bytes);
 void fw_device_free(fw_device *d, void *block, size_t bytes);
+/* Both choose who computes attention. Error: FW_ERR_OPTION where limits->attention.choice cannot be had; FW_ERR_FIT. */
 fw_status fw_device_reserve(fw_device *d, const fw_device_limits *limits);
 fw_status fw_device_scratch_bytes(fw_device *d, const fw_device_limits *limits, size_t *bytes);
 void fw_device_freeze(fw_device *d, fw_freeze how);

@@ -105,6 +105,20 @@ void *fw_activations_x(const fw_activations *a, const fw_model *m, int64_t l) {
 
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
+/* Rows of attention as block.c has them: q, k and v in one projection, or normed q and k in a buffer of their own. */
+static fw_attention_limits attention_limits(const fw_activation_options *o, const fw_model *m) {
+    const fw_model_config *g = &m->config;
+    fw_attention_limits l = {.choice = o->attention, .t = m->t};
+    if (o->document_n == 0) return l;
+    const int64_t packed = (g->H + 2 * g->K) * g->D, normed = g->qk_norm ? (g->H + g->K) * g->D : packed;
+    l.document_n = o->document_n;
+    l.longest_n = o->longest_n;
+    l.q_stride = l.k_stride = normed;
+    l.v_stride = l.dq_stride = packed;
+    l.backward = o->mode != FW_ACTIVATIONS_FORWARD;
+    return l;
+}
+
 fw_device_limits fw_activations_limits(const fw_activations *a, const fw_model *m) {
     const fw_model_config *g = &m->config;
     int64_t dim = larger(larger(g->C, 2 * g->F), larger((g->H + 2 * g->K) * g->D, g->V));
@@ -112,5 +126,6 @@ fw_device_limits fw_activations_limits(const fw_activations *a, const fw_model *
                               /* keys of a cache count */ .matmul_dim = dim,
                               .H = g->H,
                               .K = g->K,
-                              .D = g->D};
+                              .D = g->D,
+                              .attention = attention_limits(&a->options, m)};
 }

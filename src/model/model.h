@@ -77,6 +77,9 @@ typedef struct fw_activation_options {
     int64_t N_max, n_max; /* rows and target rows of the largest micro-batch */
     int64_t chunk_n;      /* rows of logits that exist at a time */
     int64_t P;            /* positions of the rope tables */
+    int64_t document_n;   /* documents of a micro-batch at most; 0: not known, attention is left to the device */
+    int64_t longest_n;    /* rows of the longest of them */
+    fw_attention_choice attention;
 } fw_activation_options;
 
 /* All activation memory of a run, as pointers into one block. */

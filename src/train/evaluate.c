@@ -23,7 +23,10 @@ static fw_status run(fw_job *job, const fw_options *o, fw_dataset **dataset, fw_
                                .N_max = N,
                                .n_max = N,
                                .chunk_n = fw_plan_chunk_rows(o->loss_chunk_size, &job->model, N),
-                               .P = (*dataset)->stats.longest_n};
+                               .P = (*dataset)->stats.longest_n,
+                               .document_n = fw_batcher_max_documents(*batcher),
+                               .longest_n = (*dataset)->stats.longest_n,
+                               .attention = fw_job_attention(o)};
     FW_TRY(fw_job_allocate(job, o, &a, false, fw_job_dataset_bytes(*dataset)));
 
     fw_step step = fw_job_step(job);

@@ -104,6 +104,12 @@ fw_status fw_job_open(fw_job *job, const fw_options *o, fw_job_needs needs) {
     return FW_OK;
 }
 
+fw_attention_choice fw_job_attention(const fw_options *o) {
+    static const fw_attention_choice choices[] = {
+        [FW_ATTN_AUTO] = FW_ATTENTION_AUTO, [FW_ATTN_OWN] = FW_ATTENTION_OWN, [FW_ATTN_CUDNN] = FW_ATTENTION_CUDNN};
+    return choices[o->attn_implementation];
+}
+
 static fw_status read_unit(void *context, int32_t unit, int64_t first_n, int64_t n, float *out) {
     fw_job *job = context;
     return fw_model_folder_read(&job->folder, &job->model.table, unit, first_n, n, out);

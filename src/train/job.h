@@ -43,6 +43,8 @@ fw_status fw_job_allocate(fw_job *job, const fw_options *options, const fw_activ
                           bool training, size_t host_bytes);
 void fw_job_close(fw_job *job); /* takes a zeroed one */
 
+/* Option attn_implementation, as the device knows it. */
+fw_attention_choice fw_job_attention(const fw_options *options);
 /* A file of conversations as tokens of this model. */
 fw_status fw_job_load_dataset(fw_job *job, fw_dataset **out, const char *path, int64_t max_length, bool all_tokens);
 size_t fw_job_dataset_bytes(const fw_dataset *dataset); /* takes NULL */

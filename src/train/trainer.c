@@ -82,15 +82,20 @@ static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 static fw_status allocate(trainer *t) {
     const fw_options *o = t->o;
     int64_t longest = t->dataset->stats.longest_n, N = fw_batcher_max_tokens(t->batcher);
+    int64_t document_n = fw_batcher_max_documents(t->batcher);
     if (t->eval_batcher != NULL) {
         longest = larger(longest, t->eval_dataset->stats.longest_n);
         N = larger(N, fw_batcher_max_tokens(t->eval_batcher));
+        document_n = larger(document_n, fw_batcher_max_documents(t->eval_batcher));
     }
     fw_activation_options a = {.mode = o->gradient_checkpointing ? FW_ACTIVATIONS_RECOMPUTE : FW_ACTIVATIONS_KEEP,
                                .N_max = N,
                                .n_max = N,
                                .chunk_n = fw_plan_chunk_rows(o->loss_chunk_size, &t->job.model, N),
-                               .P = longest};
+                               .P = longest,
+                               .document_n = document_n,
+                               .longest_n = longest,
+                               .attention = fw_job_attention(o)};
     size_t token_bytes = fw_job_dataset_bytes(t->dataset) + fw_job_dataset_bytes(t->eval_dataset);
     FW_TRY(fw_job_allocate(&t->job, o, &a, true, token_bytes));
     t->step = fw_job_step(&t->job);

@@ -67,6 +67,9 @@ expect 2 "is not a plugin of finewire" env LD_LIBRARY_PATH="$folder" "${train[@]
 echo "no library" >"$folder/plugin.so"
 expect 2 "plugin.so cannot be loaded: " env LD_LIBRARY_PATH="$folder" "${train[@]}" --device cuda
 
+# who computes attention is a GPU's choice
+expect 2 "--attn_implementation is triton; it must be auto, finewire or cudnn" "${train[@]}" --attn_implementation triton
+
 # auto goes on: the next thing that is wrong is the model's folder
 expect 3 "config.json" "${train[@]}" --device auto
 exit $failed

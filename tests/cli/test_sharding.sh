@@ -114,6 +114,9 @@ says '^strategy  zero3$'
 [ "$(grep -c 'error: ' "$folder/out")" -eq 0 ] || failed=1
 run 2 --num_processes 2 --gradient_dtype bf16 --gradient_accumulation_steps 2
 says 'error: gradient_dtype is bf16 and gradient_accumulation_steps is 2: .* write gradient_dtype fp32'
+run 2 --num_processes 2 --attn_implementation cudnn --device cpu
+says 'error: --attn_implementation cudnn is for NVIDIA GPUs, and the device is cpu'
+run 0 --attn_implementation flash_attention_2 --device cpu
 
 # Files of accelerate and DeepSpeed, as they are.
 printf '%s\n' 'compute_environment: LOCAL_MACHINE' 'distributed_type: FSDP' 'fsdp_config:' \

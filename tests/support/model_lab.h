@@ -13,7 +13,8 @@ typedef struct fw_test_lab_options {
     const char *variant;
     const char *device;     /* "ref" or "cpu" */
     fw_device *made_device; /* another one, the lab's from then on; NULL: made by its name */
-    int thread_n;           /* 0: no pool */
+    fw_attention_choice attention;
+    int thread_n; /* 0: no pool */
     fw_dtype t;
     fw_activation_mode mode;
     int64_t micro, accumulation;

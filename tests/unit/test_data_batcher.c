@@ -259,9 +259,11 @@ static void test_max_tokens(void **state) {
     }
     fw_batcher *b = make_batcher(d, 2, 1, 2, 1);
     assert_int_equal(fw_batcher_max_tokens(b), longest + second);
+    assert_int_equal(fw_batcher_max_documents(b), 2);
     fw_batcher_destroy(b);
     b = make_batcher(d, 64, 1, 1, 1);
     assert_int_equal(fw_batcher_max_tokens(b), d->stats.token_n);
+    assert_int_equal(fw_batcher_max_documents(b), 40);
     fw_batcher_destroy(b);
     b = make_batcher(d, 3, 1, 2, 0);
     fw_batch batch;
@@ -273,6 +275,7 @@ static void test_max_tokens(void **state) {
             if (batch.n > largest) largest = batch.n;
         }
     assert_int_equal(fw_batcher_max_tokens(b), largest);
+    assert_int_equal(fw_batcher_max_documents(b), 3);
     fw_batch_fini(&batch);
     fw_batcher_destroy(b);
     fw_dataset_destroy(d);
@@ -348,13 +351,14 @@ static void test_packed_batches(void **state) {
         assert_true(fw_batcher_units(b) < N);
         assert_true(fw_batcher_max_tokens(b) <= BIN);
         assert_int_equal(fw_batch_init(&batch, fw_batcher_max_tokens(b)), FW_OK);
-        int64_t got[N], got_n = 0, token_n = 0;
+        int64_t got[N], got_n = 0, token_n = 0, document_n = 0;
         for (int64_t step = 0; step < fw_batcher_steps_per_epoch(b); step++) {
             got_n += step_samples(b, 0, step, world, got + got_n, N - got_n);
             for (int64_t a = 0; a < fw_batcher_micro_steps(b, step); a++)
                 for (int64_t r = 0; r < world; r++) {
                     assert_int_equal(fw_batcher_fill(b, 0, step, a, r, &batch), FW_OK);
                     token_n += batch.n;
+                    if (batch.document_n > document_n) document_n = batch.document_n;
                     for (int64_t i = 0; i < batch.n; i++) { /* whole documents: ids are sample * 1000 + place */
                         assert_int_equal(batch.id_N[i] % 1000, batch.position_N[i]);
                         assert_int_equal(batch.first_N[i], i - batch.position_N[i]);
@@ -364,6 +368,7 @@ static void test_packed_batches(void **state) {
         }
         assert_int_equal(got_n, N);
         assert_int_equal(token_n, d->stats.token_n);
+        assert_int_equal(fw_batcher_max_documents(b), document_n);
         if (world == 1) memcpy(expected, got, sizeof got);
         assert_memory_equal(got, expected, sizeof got);
         fw_batch_fini(&batch);

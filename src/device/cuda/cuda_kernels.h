@@ -57,6 +57,16 @@ int fw_cuda_attention_backward(const fw_cuda_launch *l, void *dq, int64_t dq_str
                                const void *q, int64_t q_stride, const void *k, int64_t k_stride, const void *v,
                                int64_t v_stride, const int32_t *first_N, int64_t N, int64_t H, int64_t K, int64_t D,
                                float scale, fw_dtype t);
+/* For attention by a library (cuda_ops.h). table: 9 rows of int32, fw_cuda_documents_pitch(document_n) apart: the starts
+ * of the documents, their offsets in elements for each stride, and their lengths; cuda_documents.cu has the meaning. There
+ * are at most document_n of them, none longer than longest_n rows; N * stride must fit 31 bits. */
+enum { FW_CUDA_DOCUMENT_STRIDES = 7, FW_CUDA_DOCUMENT_ROWS = FW_CUDA_DOCUMENT_STRIDES + 2 };
+int64_t fw_cuda_documents_pitch(int64_t document_n);
+int fw_cuda_documents(const fw_cuda_launch *l, int32_t *table, const int32_t *first_N, int64_t N, int64_t document_n,
+                      int64_t longest_n, const int64_t stride[FW_CUDA_DOCUMENT_STRIDES]);
+/* y[i * y_stride + c] = x[i * C + c] */
+int fw_cuda_spread_rows(const fw_cuda_launch *l, void *y, int64_t y_stride, const void *x_nC, int64_t n, int64_t C,
+                        fw_dtype t);
 int fw_cuda_cross_entropy(const fw_cuda_launch *l, float *loss_N, void *dlogits_NV, const float *logits_NV,
                           const int32_t *label_N, int64_t N, int64_t V, float scale, fw_dtype t);
 int fw_cuda_gather_rows(const fw_cuda_launch *l, void *y_nC, const void *x_NC, const int32_t *row_n, int64_t n,

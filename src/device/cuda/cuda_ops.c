@@ -3,8 +3,10 @@
 
 #include "base/alloc.h"
 
-/* sum_squares goes in rounds, so that the memory for its parts is bounded whatever n is. */
-#define SUM_ROUND_N ((int64_t)1 << 28)
+#include <stdio.h>
+
+/* sum_squares has so many partial sums at most, however many numbers there are. */
+enum { PARTIAL_MAX = 2048 };
 
 /* cudaError_t, as the runtime's header has them: this file is compiled without it. */
 enum { ERROR_INVALID_VALUE = 1, ERROR_MEMORY = 2, ERROR_CONFIGURATION = 9 };
@@ -56,9 +58,8 @@ static fw_status set_scratch(fw_cuda *d, size_t bytes) {
     return FW_OK;
 }
 
-/* For one operation. After fw_device_reserve with limits that hold there is nothing left to do. */
-static fw_status need(fw_device *base, const char *op, size_t bytes) {
-    fw_cuda *d = cuda(base);
+fw_status fw_cuda_need(fw_cuda *d, const char *op, size_t bytes) {
+    fw_device *base = &d->base;
     const size_t before = d->launch.scratch_bytes;
     if (bytes <= before) return FW_OK;
     FW_TRY(fw_device_check_frozen(base, op, bytes));
@@ -70,22 +71,33 @@ static fw_status need(fw_device *base, const char *op, size_t bytes) {
 static fw_status need_for(fw_device *d, const char *op, size_t (*bytes_of)(const fw_cuda_limits *),
                           fw_cuda_limits limits) {
     limits.sm_n = cuda(d)->launch.sm_n;
-    return need(d, op, bytes_of(&limits));
+    return fw_cuda_need(cuda(d), op, bytes_of(&limits));
 }
 
-static size_t sum_bytes(int64_t n) {
-    return (size_t)fw_cuda_sum_squares_blocks(n < SUM_ROUND_N ? n : SUM_ROUND_N) * sizeof(double);
+static fw_status choose_attention(fw_cuda *d, const fw_device_limits *l, size_t *bytes) {
+    *bytes = 0;
+    if (d->library != NULL) return d->library->choose(d->library, d, l, bytes);
+    if (l->attention.choice == FW_ATTENTION_CUDNN)
+        return fw_fail(FW_ERR_OPTION, "--attn_implementation cudnn: %s; use finewire or auto", d->no_library);
+    if (l->attention.choice == FW_ATTENTION_OWN)
+        snprintf(d->base.attention, sizeof d->base.attention, "own kernels");
+    else
+        snprintf(d->base.attention, sizeof d->base.attention, "own kernels (%s)", d->no_library);
+    return FW_OK;
 }
 
 static fw_status reserve(fw_device *base, const fw_device_limits *l, int dry, size_t *bytes) {
     fw_cuda *d = cuda(base);
+    size_t library_bytes;
+    FW_TRY(choose_attention(d, l, &library_bytes));
     const fw_cuda_limits limits = {l->N, l->matmul_dim, l->H, l->K, l->D, d->launch.sm_n};
     const size_t of_each[] = {d->launch.scratch_bytes,
                               fw_cuda_scratch_rmsnorm_backward(&limits),
                               fw_cuda_scratch_bias_backward(&limits),
                               fw_cuda_scratch_embedding_backward(&limits),
                               fw_cuda_scratch_attention(&limits),
-                              sum_bytes(SUM_ROUND_N)};
+                              library_bytes,
+                              PARTIAL_MAX * sizeof(double)};
     size_t most = 0;
     for (size_t i = 0; i < sizeof of_each / sizeof *of_each; i++) most = of_each[i] > most ? of_each[i] : most;
     *bytes = most - d->launch.scratch_bytes;
@@ -234,6 +246,12 @@ static fw_status check_heads(fw_device *d, const char *op, int64_t N, int64_t H,
     return FW_OK;
 }
 
+static fw_status by_library(fw_device *d, const char *op, int *taken, const fw_cuda_attention_call *call) {
+    fw_cuda_library *l = cuda(d)->library;
+    *taken = 0;
+    return l == NULL ? FW_OK : l->attend(l, cuda(d), op, call, taken);
+}
+
 static fw_status attention_forward(fw_device *d, void *o, float *lse, const void *q, int64_t q_stride, const void *k,
                                    int64_t k_stride, const void *v, int64_t v_stride, const int32_t *first, int64_t N,
                                    int64_t q_offset, int64_t H, int64_t K, int64_t D, float scale, fw_dtype t) {
@@ -244,6 +262,25 @@ static fw_status attention_forward(fw_device *d, void *o, float *lse, const void
     CHECK_STRIDE(op, v_stride, K * D);
     CHECK(q_offset >= 0, op, "the position of the first query", q_offset, 0);
     if (N == 0) return FW_OK;
+    int taken;
+    FW_TRY(by_library(d, op, &taken,
+                      &(fw_cuda_attention_call){.q = q,
+                                                .k = k,
+                                                .v = v,
+                                                .q_stride = q_stride,
+                                                .k_stride = k_stride,
+                                                .v_stride = v_stride,
+                                                .first_N = first,
+                                                .N = N,
+                                                .q_offset = q_offset,
+                                                .H = H,
+                                                .K = K,
+                                                .D = D,
+                                                .scale = scale,
+                                                .t = t,
+                                                .o = o,
+                                                .lse = lse}));
+    if (taken) return FW_OK;
     FW_TRY(need_for(d, op, fw_cuda_scratch_attention, (fw_cuda_limits){.N = N + q_offset, .H = H, .K = K, .D = D}));
     return launched(d, op,
                     fw_cuda_attention_forward(&cuda(d)->launch, o, lse, q, q_stride, k, k_stride, v, v_stride, first, N,
@@ -263,6 +300,30 @@ static fw_status attention_backward(fw_device *d, void *dq, int64_t dq_stride, v
     CHECK_STRIDE(op, dq_stride, H * D);
     CHECK_STRIDE(op, dkv_stride, K * D);
     if (N == 0) return FW_OK;
+    int taken;
+    FW_TRY(by_library(d, op, &taken,
+                      &(fw_cuda_attention_call){.q = q,
+                                                .k = k,
+                                                .v = v,
+                                                .q_stride = q_stride,
+                                                .k_stride = k_stride,
+                                                .v_stride = v_stride,
+                                                .first_N = first,
+                                                .N = N,
+                                                .H = H,
+                                                .K = K,
+                                                .D = D,
+                                                .scale = scale,
+                                                .t = t,
+                                                .o = (void *)(uintptr_t)o,
+                                                .lse = (float *)(uintptr_t)lse,
+                                                .d_o = d_o,
+                                                .dq = dq,
+                                                .dk = dk,
+                                                .dv = dv,
+                                                .dq_stride = dq_stride,
+                                                .dkv_stride = dkv_stride}));
+    if (taken) return FW_OK;
     FW_TRY(need_for(d, op, fw_cuda_scratch_attention, (fw_cuda_limits){.N = N, .H = H, .K = K, .D = D}));
     return launched(d, op,
                     fw_cuda_attention_backward(&cuda(d)->launch, dq, dq_stride, dk, dv, dkv_stride, d_o, o, lse, q,
@@ -313,18 +374,15 @@ static fw_status adamw(fw_device *d, float *w, float *m, float *v, float *g, voi
 static fw_status sum_squares(fw_device *d, double *out, const float *x, int64_t n) {
     static const char op[] = "sum_squares";
     fw_cuda *c = cuda(d);
-    double sum = 0;
     CHECK_ROWS(op, n, 1);
-    FW_TRY(need(d, op, n > 0 ? sum_bytes(n) : 0));
-    for (int64_t at = 0; at < n; at += SUM_ROUND_N) {
-        const int64_t round_n = n - at < SUM_ROUND_N ? n - at : SUM_ROUND_N;
-        const int64_t part_n = fw_cuda_sum_squares_blocks(round_n);
-        FW_TRY(launched(d, op, fw_cuda_sum_squares(&c->launch, c->launch.scratch, x + at, round_n)));
-        FW_TRY(
-            launched(d, op, c->backend->copy(c, c->partial, c->launch.scratch, (size_t)part_n * sizeof *c->partial)));
-        for (int64_t i = 0; i < part_n; i++) sum += c->partial[i];
-    }
-    *out = sum;
+    const int64_t part_n = fw_cuda_sum_squares_blocks(n);
+    const size_t bytes = (size_t)part_n * sizeof(double);
+    *out = 0;
+    if (n == 0) return FW_OK;
+    FW_TRY(fw_cuda_need(c, op, bytes));
+    FW_TRY(launched(d, op, fw_cuda_sum_squares(&c->launch, c->launch.scratch, x, n)));
+    FW_TRY(launched(d, op, c->backend->copy(c, c->partial, c->launch.scratch, bytes)));
+    for (int64_t i = 0; i < part_n; i++) *out += c->partial[i];
     return FW_OK;
 }
 
@@ -356,6 +414,7 @@ static fw_status copy(fw_device *d, void *y, const void *x, size_t bytes) {
 
 static void destroy(fw_device *base) {
     fw_cuda *d = cuda(base);
+    if (d->library != NULL) d->library->destroy(d->library);
     d->backend->free(d, d->launch.scratch);
     fw_free(d->partial);
     d->backend->destroy(d);
@@ -372,11 +431,12 @@ static const fw_device_ops cuda_ops = {
 };
 
 fw_status fw_cuda_init(fw_cuda *d, const fw_cuda_backend *backend, const char *name, void *stream, int sm_n) {
-    FW_TRY(FW_NEW_ARRAY(d->partial, (size_t)fw_cuda_sum_squares_blocks(SUM_ROUND_N)));
+    FW_TRY(FW_NEW_ARRAY(d->partial, PARTIAL_MAX));
     d->base.ops = &cuda_ops;
     d->base.name = name;
     d->backend = backend;
     d->launch.stream = stream;
     d->launch.sm_n = sm_n;
+    snprintf(d->no_library, sizeof d->no_library, "this device has no cuDNN");
     return FW_OK;
 }

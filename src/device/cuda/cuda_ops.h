@@ -31,17 +31,47 @@ typedef struct fw_cuda_backend {
     void (*destroy)(fw_cuda *d); /* what the backend made, and d itself; d may be half made */
 } fw_cuda_backend;
 
+/* A call of attention as in device/device.h; backward has d_o. */
+typedef struct fw_cuda_attention_call {
+    const void *q, *k, *v;
+    int64_t q_stride, k_stride, v_stride;
+    const int32_t *first_N;
+    int64_t N, q_offset, H, K, D;
+    float scale;
+    fw_dtype t;
+    void *o; /* forward writes, backward reads: also lse, which forward may lack */
+    float *lse;
+    const void *d_o;
+    void *dq, *dk, *dv;
+    int64_t dq_stride, dkv_stride;
+} fw_cuda_attention_call;
+
+/* A library that computes attention instead of the kernels, where it was chosen for. */
+typedef struct fw_cuda_library fw_cuda_library;
+struct fw_cuda_library {
+    /* Chooses for the limits, sets d->base.attention, and tells what it takes of the scratch. Error: FW_ERR_OPTION. */
+    fw_status (*choose)(fw_cuda_library *l, fw_cuda *d, const fw_device_limits *limits, size_t *scratch_bytes);
+    /* *taken 0: not its call, nothing was done. */
+    fw_status (*attend)(fw_cuda_library *l, fw_cuda *d, const char *op, const fw_cuda_attention_call *call, int *taken);
+    void (*destroy)(fw_cuda_library *l);
+};
+
 /* The first member of a backend's own struct. */
 struct fw_cuda {
     fw_device base;
     const fw_cuda_backend *backend;
-    fw_cuda_launch launch; /* stream and sm_n are the backend's; scratch is kept here */
-    double *partial;       /* host: parts of a sum of squares on their way */
+    fw_cuda_launch launch;    /* stream and sm_n are the backend's; scratch is kept here */
+    double *partial;          /* host: parts of a sum of squares on their way */
+    fw_cuda_library *library; /* owned; NULL: there is none, and no_library says why */
+    char no_library[160];
 };
 
 /* Fills in everything of *d but base.description, which stays the backend's. *d is zeroed, with room for `stream`
  * known. On an error the caller destroys what it made; after success base.ops->destroy (fw_device_destroy) does all. */
 fw_status fw_cuda_init(fw_cuda *d, const fw_cuda_backend *backend, const char *name, void *stream, int sm_n);
+/* Scratch of so many bytes for one operation, at d->launch.scratch. After fw_device_reserve with limits that hold there is
+ * nothing left to do; else it grows, which is refused once memory is frozen: FW_ERR_FIT. */
+fw_status fw_cuda_need(fw_cuda *d, const char *op, size_t bytes);
 /* The status of a cudaError_t with a message: "cuda: rmsnorm_forward: an illegal memory access ..."; FW_OK for 0. */
 fw_status fw_cuda_status(const fw_cuda *d, const char *what, int error);
 

@@ -1,6 +1,9 @@
 /* Creation of the cuda device: which GPU, its streams, memory. */
 #include "base/alloc.h"
 #include "device/cuda/host/cuda_host.h"
+#ifdef FW_HAS_CUDNN
+#include "device/cuda/cudnn/cudnn_library.h"
+#endif
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -109,6 +112,17 @@ static int make_streams(fw_cuda_host *d) {
     return (int)error;
 }
 
+/* What may compute attention beside the kernels; the choice comes with the limits. */
+static fw_status add_library(fw_cuda_host *d, int sm) {
+#ifdef FW_HAS_CUDNN
+    return fw_cudnn_library_create(&d->base, d->gpu.index, sm, NULL);
+#else
+    (void)sm;
+    snprintf(d->base.no_library, sizeof d->base.no_library, "the plugin was built without cuDNN's headers");
+    return FW_OK;
+#endif
+}
+
 static fw_status open_gpu(fw_cuda_host *d, const fw_device_place *place) {
     struct cudaDeviceProp about;
     FW_TRY(fw_cuda_count(&d->gpu.gpu_n));
@@ -124,6 +138,7 @@ static fw_status open_gpu(fw_cuda_host *d, const fw_device_place *place) {
     FW_TRY(fw_cuda_status(&d->base, "streams and pinned memory", make_streams(d)));
     FW_TRY(fw_cuda_products_init(d));
     FW_TRY(fw_cuda_init(&d->base, &backend, "cuda", d->compute, about.multiProcessorCount));
+    FW_TRY(add_library(d, 10 * about.major + about.minor));
     d->gpu.compute_stream = d->compute;
     d->gpu.comm_stream = d->comm;
     const size_t lt = cublasLtGetVersion();
@@ -142,6 +157,7 @@ fw_status fw_cuda_create(fw_device **out, fw_threads *threads, const fw_device_p
     d->base.base.name = "cuda";
     fw_status status = open_gpu(d, place);
     if (status != FW_OK) {
+        if (d->base.library != NULL) d->base.library->destroy(d->base.library);
         fw_free(d->base.partial);
         destroy(&d->base);
         return status;

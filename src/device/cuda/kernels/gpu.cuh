@@ -176,6 +176,16 @@ static __device__ __forceinline__ int64_t divide(int64_t i, int64_t n, int64_t *
     return i / n;
 }
 
+/* A bound that the host promised does not hold: a bug. The GPU stops; the message is the emulation's only. */
+static __device__ __forceinline__ void refuse(const char *what) {
+#ifdef __CUDACC__
+    (void)what;
+    __trap();
+#else
+    fw_simt::stop(what);
+#endif
+}
+
 /* ---- warps and blocks; block sizes are multiples of 32 */
 
 static __device__ __forceinline__ float warp_sum(float x) {
@@ -253,32 +263,19 @@ template <int GROUPS_LEFT> static __device__ __forceinline__ void async_wait() {
 }
 
 /* Four 8 x 8 matrices of 16-bit elements from shared memory: lane l gives the address of row l % 8 of matrix l / 8
- * (16 bytes, aligned), and gets in r[i] the two elements (row l / 4, columns 2 (l % 4) and the next) of matrix i. */
-static __device__ __forceinline__ void load_matrices(uint32_t (&r)[4], const void *row) {
+ * (16 bytes, aligned), and gets in r[i] two elements of matrix i: row l / 4, columns 2 (l % 4) and the next; with TURNED,
+ * which reads each matrix transposed, rows 2 (l % 4) and the next, column l / 4. */
+template <bool TURNED> static __device__ __forceinline__ void load_matrices_as(uint32_t (&r)[4], const void *row) {
 #ifdef __CUDACC__
     const unsigned from = (unsigned)__cvta_generic_to_shared(row);
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];\n"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(from));
-#else
-    fw_simt::check_shared(row, 16, "ldmatrix from what is not shared memory, or not aligned to 16 bytes");
-    const unsigned char *slots = fw_simt::warp_meet(0xffffffffu, &row, sizeof row, fw_simt::KIND_LDMATRIX, __LINE__);
-    const int lane = fw_simt::here->lane;
-    for (int i = 0; i < 4; i++) {
-        const unsigned char *from;
-        memcpy(&from, slots + 16 * (8 * i + lane / 4), sizeof from);
-        memcpy(&r[i], from + 4 * (lane % 4), sizeof r[i]);
-    }
-    fw_simt::warp_leave();
-#endif
-}
-/* The same, each matrix transposed: the lane gets elements (rows 2 (l % 4) and the next, column l / 4). */
-static __device__ __forceinline__ void load_matrices_transposed(uint32_t (&r)[4], const void *row) {
-#ifdef __CUDACC__
-    const unsigned from = (unsigned)__cvta_generic_to_shared(row);
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];\n"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(from));
+    if constexpr (TURNED)
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];\n"
+                     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                     : "r"(from));
+    else
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];\n"
+                     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                     : "r"(from));
 #else
     fw_simt::check_shared(row, 16, "ldmatrix from what is not shared memory, or not aligned to 16 bytes");
     const unsigned char *slots = fw_simt::warp_meet(0xffffffffu, &row, sizeof row, fw_simt::KIND_LDMATRIX, __LINE__);
@@ -286,14 +283,21 @@ static __device__ __forceinline__ void load_matrices_transposed(uint32_t (&r)[4]
     for (int i = 0; i < 4; i++) {
         uint16_t pair[2];
         for (int k = 0; k < 2; k++) {
+            const int in_row = TURNED ? 2 * (lane % 4) + k : lane / 4, column = TURNED ? lane / 4 : 2 * (lane % 4) + k;
             const unsigned char *from;
-            memcpy(&from, slots + 16 * (8 * i + 2 * (lane % 4) + k), sizeof from);
-            memcpy(&pair[k], from + 2 * (lane / 4), sizeof pair[k]);
+            memcpy(&from, slots + 16 * (8 * i + in_row), sizeof from);
+            memcpy(&pair[k], from + 2 * column, sizeof pair[k]);
         }
         memcpy(&r[i], pair, sizeof r[i]);
     }
     fw_simt::warp_leave();
 #endif
+}
+static __device__ __forceinline__ void load_matrices(uint32_t (&r)[4], const void *row) {
+    load_matrices_as<false>(r, row);
+}
+static __device__ __forceinline__ void load_matrices_transposed(uint32_t (&r)[4], const void *row) {
+    load_matrices_as<true>(r, row);
 }
 
 /* d += a b: a is 16 x 16 (rows), b 16 x 8 (columns) bf16, d 16 x 8 fp32, spread over the warp as PTX has it for
