@@ -56,6 +56,15 @@ static void read_data_header(page_header *h, fw_thrift *t) {
         }
 }
 
+static void read_dictionary_header(page_header *h, fw_thrift *t) {
+    fw_thrift_field field = {0};
+    while (fw_thrift_next_field(t, &field)) switch (field.id) {
+        case 1: h->value_n = fw_thrift_int(t, field.type); break;
+        case 2: h->encoding = fw_thrift_int(t, field.type); break;
+        default: fw_thrift_skip(t, field.type);
+        }
+}
+
 static void read_data_header_v2(page_header *h, fw_thrift *t) {
     fw_thrift_field field = {0};
     h->is_packed = 1;
@@ -77,10 +86,13 @@ static fw_status read_header(fw_parquet_column *c, page_header *h) {
         case 1: h->type = fw_thrift_int(&t, field.type); break;
         case 2: h->unpacked_bytes = fw_thrift_int(&t, field.type); break;
         case 3: h->packed_bytes = fw_thrift_int(&t, field.type); break;
-        case 5: /* a dictionary's first two fields are those of a data page */
-        case 7:
+        case 5:
             fw_thrift_expect_struct(&t, field.type);
             read_data_header(h, &t);
+            break;
+        case 7:
+            fw_thrift_expect_struct(&t, field.type);
+            read_dictionary_header(h, &t);
             break;
         case 8:
             fw_thrift_expect_struct(&t, field.type);
@@ -257,6 +269,7 @@ fw_status fw_parquet_column_take(fw_parquet_column *c, fw_parquet_value *value) 
     FW_TRY(fw_parquet_column_peek(c));
     if (c->def < 0) return damaged(c, "it ends inside a row");
     c->peeked = 0;
+    c->row_n += c->rep == 0;
     c->page_left--;
     if (c->def < c->node->def) return FW_OK;
     const char *wrong;

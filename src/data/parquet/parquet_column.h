@@ -17,7 +17,8 @@ typedef struct fw_parquet_column {
     uint8_t *page, *dictionary_page; /* unpacked */
     size_t page_cap;
     fw_parquet_dictionary dictionary;
-    int peeked; /* rep and def are those of the next entry */
+    int64_t row_n; /* rows begun: entries taken at repetition level 0 */
+    int peeked;    /* rep and def are those of the next entry */
     int rep, def;
 } fw_parquet_column;
 

@@ -234,15 +234,17 @@ static fw_status end_row(fw_parquet_cursor *c) {
     return FW_OK;
 }
 
-static fw_status skip_row(fw_parquet_cursor *c) {
+/* Take what is left of the row: all of it when it is passed over, the rest when it is refused in the middle. */
+static fw_status pass_row(fw_parquet_cursor *c) {
     for (int leaf = 0; leaf < c->p->leaf_n; leaf++) {
         fw_parquet_column *column = &c->column[leaf];
         if (column->p == NULL) continue;
-        do {
+        for (;;) {
             fw_parquet_value value;
-            FW_TRY(fw_parquet_column_take(column, &value));
             FW_TRY(fw_parquet_column_peek(column));
-        } while (column->rep != 0);
+            if (column->row_n > c->next && column->rep == 0) break;
+            FW_TRY(fw_parquet_column_take(column, &value));
+        }
     }
     c->next++;
     return FW_OK;
@@ -269,7 +271,7 @@ static fw_status go_to(fw_parquet_cursor *c, int64_t index) {
         for (int leaf = 0; leaf < c->p->leaf_n; leaf++)
             if (c->p->wanted[c->p->leaf[leaf]]) fw_parquet_column_init(&c->column[leaf], c->p, group, leaf);
     }
-    while (c->next < index - group->first_row) FW_TRY(skip_row(c));
+    while (c->next < index - group->first_row) FW_TRY(pass_row(c));
     return FW_OK;
 }
 
@@ -283,8 +285,15 @@ fw_status fw_parquet_cursor_get(fw_parquet_cursor *c, int64_t index, json_t **ro
     FW_TRY_OR(end_row(c), failed);
     return FW_OK;
 failed:
-    close_group(c); /* in the middle of a row: the next one is found anew */
     json_decref(*row);
     *row = NULL;
+    if (place->reason == FW_DROP_REASON_N || status != FW_ERR_INPUT) {
+        close_group(c); /* somewhere in a row: what comes next is found anew */
+        return status;
+    }
+    fw_trail refusal;
+    fw_trail_copy(&refusal);
+    if (pass_row(c) != FW_OK) close_group(c);
+    fw_trail_restore(&refusal);
     return status;
 }
