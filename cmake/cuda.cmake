@@ -114,7 +114,7 @@ if(NOT FW_CUDA_MISSING)
   add_custom_target(cuda DEPENDS libfinewire_cuda)
   if(FW_NCCL AND FW_NCCL_INCLUDE)
     fw_add_plugin(libfinewire_nccl finewire_nccl_plugin SOURCES src/comm/nccl/plugin/nccl_plugin.c
-                  src/device/cuda/host/plugin_base.c INCLUDES ${FW_CUDA_INCLUDE} ${FW_NCCL_INCLUDE}
+                  src/device/cuda/host/plugin_base.c src/base/dtype.c INCLUDES ${FW_CUDA_INCLUDE} ${FW_NCCL_INCLUDE}
                   LIBRARIES ${FW_CUDART} ${FW_NCCL})
     set_target_properties(libfinewire_nccl PROPERTIES PREFIX "")
     add_dependencies(cuda libfinewire_nccl)
