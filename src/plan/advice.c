@@ -45,6 +45,9 @@ static need_text need(const fw_plan_case *c) {
 
 static const char *device_word(const fw_plan_scenario *s) { return s->site.card != NULL ? "card" : "rank"; }
 
+/* The link that a step waits for. */
+static const char *link_word(const fw_plan_site *s) { return s->world > s->node_n ? s->between.name : s->inside.name; }
+
 /* ---- the questions */
 
 /* What one device alone would take. With recomputing where it is asked for, or where only that fits. */
@@ -82,9 +85,8 @@ static void say_wire(fw_plan_advice *a) {
     const fw_plan_case *c = &a->best;
     char size[FW_PLAN_SIZE_BYTES];
     add(a, " It sends %s a step, %.0f ms on %s beside %.0f ms of computing; %.0f ms of it are waited for.",
-        fw_plan_size(size, c->wire.bytes), c->times.wire_ms,
-        a->scenario.site.world > a->scenario.site.node_n ? "the network" : a->scenario.site.inside.name,
-        c->times.compute_ms, c->times.exposed_ms);
+        fw_plan_size(size, c->wire.bytes), c->times.wire_ms, link_word(&a->scenario.site), c->times.compute_ms,
+        c->times.exposed_ms);
 }
 
 /* Fewer and larger steps where the wire is slow, if what that takes still fits and makes it faster by that factor. */
@@ -100,7 +102,7 @@ static fw_status accumulate(fw_plan_advice *a, double worth_it) {
     if (c.times.tokens_per_s < worth_it * before) return FW_OK;
     a->scenario = more;
     a->best = c;
-    add(a, " The wire is slow (%s): gradient_accumulation_steps %d makes %.0f tokens/s of %.0f.", more.site.inside.name,
+    add(a, " The wire is slow (%s): gradient_accumulation_steps %d makes %.0f tokens/s of %.0f.", link_word(&more.site),
         FW_PLAN_SLOW_MICRO_N, c.times.tokens_per_s, before);
     if (c.wire.gather_bytes > 0) add(a, " Weights are still gathered for every micro-batch.");
     if (c.wire.reduce_each)

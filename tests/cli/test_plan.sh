@@ -93,6 +93,16 @@ sed -i '/1e-4/d' "$folder/recipe.yaml"
 run 2 "$folder/recipe.yaml" --gpus 4 --gpu l40s # checked as training would
 says "learning_rate is 99"
 
+# ---- a thousand GPUs: in 20 MB (resident, the libraries of the program included)
+python3 - "$FINEWIRE" <<'PYTHON' || { command="plan of 1,024 GPUs"; fail "more than 20 MB resident"; }
+import resource, subprocess, sys
+subprocess.run([sys.argv[1], "plan", "--model", "Llama-3.1-405B", "--gpus", "1024", "--gpu", "h100", "--json",
+                "--per_device_train_batch_size", "1"], check=True, stdout=subprocess.DEVNULL)
+kib = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+print(f"405B on 1,024 GPUs: {kib / 1024:.1f} MiB resident at most")
+sys.exit(0 if kib * 1024 < 20e6 else 1)
+PYTHON
+
 # ---- nonsense: one line that says what is wrong, and the nearest name
 refuse() { # TEXT ARGUMENTS...
   local text=$1

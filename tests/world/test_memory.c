@@ -87,14 +87,26 @@ static void test_plan_and_peak(void **state) {
     if (FW_TEST_SANITIZED) skip();
     static const struct {
         int world;
-        const char *strategy;
-    } runs[] = {{1, "ddp"},   {1, "zero3"}, {2, "ddp"},   {2, "zero1"},
-                {2, "zero2"}, {2, "zero3"}, {4, "zero1"}, {4, "zero3"}};
+        const char *strategy, *more;
+    } runs[] = {{1, "ddp", ""},
+                {1, "zero3", "--gradient_checkpointing false"},
+                {2, "ddp", "--gradient_accumulation_steps 2 --sync_each_batch true"},
+                {2, "zero1", ""},
+                {2, "zero2", "--gradient_accumulation_steps 2 --sync_each_batch false"},
+                {2, "zero2", "--gradient_checkpointing false --gradient_accumulation_steps 2 --sync_each_batch true"},
+                {2, "zero3", ""},
+                {3, "zero2", ""},
+                {4, "zero1", "--gradient_checkpointing false"},
+                {4, "zero3", "--gradient_accumulation_steps 2 --sync_each_batch false"},
+                {4, "hsdp", "--shard_group_size 2"},
+                {6, "zero3", "--gradient_checkpointing false"},
+                {8, "zero1", ""},
+                {8, "zero3", "--gradient_accumulation_steps 2 --sync_each_batch true"}};
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
         char words[1024], name[32];
-        snprintf(name, sizeof name, "%s-%d", runs[i].strategy, runs[i].world);
-        snprintf(words, sizeof words, "--model %s --num_processes %d --strategy %s %s", fw_test_path(fw_run_dir, "big"),
-                 runs[i].world, runs[i].strategy, full_batches);
+        snprintf(name, sizeof name, "%s-%d-%d", runs[i].strategy, runs[i].world, (int)i);
+        snprintf(words, sizeof words, "--model %s --num_processes %d --strategy %s %s %s",
+                 fw_test_path(fw_run_dir, "big"), runs[i].world, runs[i].strategy, full_batches, runs[i].more);
         fw_test_run_args a;
         fw_test_command c;
         fw_test_run_make_args(&a, name, words);

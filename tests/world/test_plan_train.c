@@ -1,0 +1,104 @@
+/* What `finewire plan` says of this machine's ranks, against what `finewire train` takes: equal to the byte, for every
+ * strategy, recomputing or not, holding gradients or not, in worlds of 1 to 8.
+ *
+ * Conversations are cut to one length and all of them is learnt, so that every batch is the longest there can be. */
+#include "base/json.h"
+#include "support/run_lab.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct planned {
+    long long arena_bytes, wire_bytes;
+} planned;
+
+static planned ask_plan(const char *strategy, const char *words) {
+    char all[1024];
+    const char *argv[FW_TEST_ARGS_MAX] = {FW_BINARY, "plan", "--json", "--device", "cpu", "--model", fw_run_model};
+    int argc = 7;
+    snprintf(all, sizeof all, "%s", words);
+    for (char *word = strtok(all, " "); word != NULL; word = strtok(NULL, " ")) argv[argc++] = word;
+    fw_test_command c;
+    argv[argc] = NULL;
+    assert_int_equal(fw_test_command_run(&c, argv, 0, 60), 0);
+    json_t *plan;
+    assert_int_equal(fw_json_parse(&plan, fw_strbuf_text(&c.out), c.out.len_bytes, "plan", 1), FW_OK);
+    const json_t *row = json_object_get(json_object_get(plan, "strategies"), strategy);
+    assert_non_null(row);
+    assert_true(json_is_true(json_object_get(row, "fits")));
+    const planned p = {json_integer_value(json_object_get(row, "arena_bytes")),
+                       json_integer_value(json_object_get(row, "wire_bytes"))};
+    json_decref(plan);
+    fw_test_command_fini(&c);
+    return p;
+}
+
+static long long number_after(const fw_test_command *c, const char *text) {
+    const char *found = strstr(fw_strbuf_text(&c->out), text);
+    assert_non_null(found);
+    return strtoll(found + strlen(text), NULL, 10);
+}
+
+static void compare(int world, const char *strategy, bool recompute, int micro_n, const char *sync) {
+    char words[512], more[768], name[64];
+    snprintf(words, sizeof words,
+             "--num_processes %d --num_threads 1 --per_device_train_batch_size 2 --max_length 24 --strategy %s "
+             "--gradient_checkpointing %s --gradient_accumulation_steps %d --sync_each_batch %s%s",
+             world, strategy, recompute ? "true" : "false", micro_n, sync,
+             strncmp(strategy, "hsdp", 4) == 0 && world % 2 == 0 ? " --shard_group_size 2" : "");
+    snprintf(name, sizeof name, "%s-%d-%d-%d-%s", strategy, world, recompute, micro_n, sync);
+    const planned p = ask_plan(strategy, words);
+    snprintf(more, sizeof more, "%s --max_steps 1 --save_strategy no --assistant_only_loss false", words);
+    fw_test_run_args a;
+    fw_test_command c;
+    fw_test_run_make_args(&a, name, more);
+    assert_int_equal(fw_test_command_run(&c, a.argv, 0, 120), 0);
+    assert_non_null(strstr(fw_strbuf_text(&c.out), "all taken and no more"));
+    const long long taken = number_after(&c, "planned_memory = ");
+    if (taken != p.arena_bytes) fail_msg("%s: %lld bytes planned before, %lld taken", name, p.arena_bytes, taken);
+    if (world > 1) {
+        const char *sent = strstr(fw_strbuf_text(&c.out), "sent_per_step"); /* ... (N bytes) */
+        assert_non_null(sent);
+        sent = strchr(sent, '(');
+        assert_non_null(sent);
+        const long long bytes = strtoll(sent + 1, NULL, 10);
+        if (bytes != p.wire_bytes) fail_msg("%s: %lld bytes to be sent, %lld sent", name, p.wire_bytes, bytes);
+    }
+    fw_test_command_fini(&c);
+}
+
+static const char *const strategies[] = {"ddp", "zero1", "zero2", "zero3", "hsdp"};
+
+/* Everything there is, on two ranks. */
+static void test_every_way(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof strategies / sizeof *strategies; i++)
+        for (int recompute = 0; recompute < 2; recompute++) {
+            compare(2, strategies[i], recompute, 1, "auto");
+            compare(2, strategies[i], recompute, 2, "true");
+            compare(2, strategies[i], recompute, 2, "false");
+        }
+}
+
+/* Every strategy in every world; recomputing and holding in turn. */
+static void test_every_world(void **state) {
+    (void)state;
+    for (int world = 1; world <= 8; world++)
+        for (size_t i = 0; i < sizeof strategies / sizeof *strategies; i++) {
+            if (world == 2 || (world == 1 && i > 0)) continue; /* on one rank all are one */
+            const bool recompute = (world + (int)i) % 2 == 0;
+            compare(world, strategies[i], recompute, 2, (world / 2 + (int)i) % 2 == 0 ? "true" : "false");
+        }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_way), cmocka_unit_test(test_every_world)};
+    return cmocka_run_group_tests(tests, fw_test_run_setup, fw_test_run_teardown);
+}
