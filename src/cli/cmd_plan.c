@@ -1,14 +1,24 @@
 /* finewire plan: what a run would take, before it starts. */
+#include "base/file.h"
 #include "cli/commands.h"
 #include "cli/plan_output.h"
 #include "cli/terminal.h"
-#include "plan/report.h"
+#include "plan/chart.h"
+
+static fw_status draw(const fw_plan_report *r, const char *path) {
+    fw_strbuf svg = {0};
+    fw_status status = fw_plan_draw(&svg, r);
+    if (status == FW_OK) status = fw_file_write(path, fw_strbuf_text(&svg), svg.len_bytes);
+    fw_strbuf_fini(&svg);
+    return status;
+}
 
 fw_status fw_cli_plan(const fw_options *o) {
     fw_plan_report *r;
     fw_strbuf text = {0};
     fw_status status;
     FW_TRY(fw_plan_report_create(&r, o));
+    if (o->chart != NULL) FW_TRY_OR(draw(r, o->chart), done);
     FW_TRY_OR(o->json ? fw_plan_write_json(&text, r) : fw_plan_write_text(&text, r), done);
     FW_TRY_OR(fw_terminal_write(fw_strbuf_text(&text), text.len_bytes), done);
 done:

@@ -93,6 +93,25 @@ sed -i '/1e-4/d' "$folder/recipe.yaml"
 run 2 "$folder/recipe.yaml" --gpus 4 --gpu l40s # checked as training would
 says "learning_rate is 99"
 
+# ---- the chart: XML, with a curve for each strategy and a bar for each link, whatever the model is called
+cp -r "$folder/model" "$folder/a<b>&c"
+run 0 --model "$folder/a<b>&c" --gpus 8 --gpu h100 --chart "$folder/chart.svg"
+python3 - "$folder/chart.svg" <<'PYTHON' || fail "the chart is not what it should be"
+import sys, xml.etree.ElementTree as tree
+svg = tree.parse(sys.argv[1]).getroot()
+space = "{http://www.w3.org/2000/svg}"
+texts = [text.text for text in svg.iter(space + "text")]
+wanted = ["ddp", "zero1", "zero2", "zero3", "hsdp", "nvlink", "pcie4x8", "as asked", "what there is", "number of devices"]
+assert all(word in texts for word in wanted), texts
+assert any("a<b>&c" in text for text in texts)
+assert len(list(svg.iter(space + "path"))) == 5
+assert "prefers-color-scheme" in next(svg.iter(space + "style")).text
+for shape in svg.iter():
+    for name in ("x", "y", "x1", "y1", "x2", "y2", "cx", "cy", "width", "height"):
+        assert 0 <= float(shape.get(name, 0)) <= 1040
+PYTHON
+run 6 --model SmolLM2-135M --chart "$folder/none/chart.svg"
+
 # ---- a thousand GPUs: in 20 MB (resident, the libraries of the program included)
 python3 - "$FINEWIRE" <<'PYTHON' || { command="plan of 1,024 GPUs"; fail "more than 20 MB resident"; }
 import resource, subprocess, sys
