@@ -14,6 +14,7 @@ fw_status fw_cli_train(const fw_options *options);
 fw_status fw_cli_eval(const fw_options *options);
 fw_status fw_cli_generate(const fw_options *options);
 fw_status fw_cli_import(const fw_options *options);
+fw_status fw_cli_topo(const fw_options *options);
 fw_status fw_cli_bench(const fw_options *options);
 fw_status fw_cli_bench_step(const fw_options *options);
 fw_status fw_cli_plan(const fw_options *options);

@@ -188,7 +188,10 @@ static fw_status take_gpus(fw_machine *m, const json_t *root, const char *where)
     FW_TRY(FW_NEW_ARRAY(m->pair, (size_t)n * (size_t)n));
     m->gpu_n = n;
     FW_TRY(take_list(m->gpu, n, sizeof *m->gpu, root, "gpus", fw_machine_gpu_fields, extra, where));
-    for (int i = 0; i < n; i++) m->pair[i * n + i].level = FW_LEVEL_SELF;
+    for (int i = 0; i < n; i++) {
+        m->pair[i * n + i].level = FW_LEVEL_SELF;
+        if (m->gpu[i].index < 0) m->gpu[i].index = i;
+    }
     return take_processes(m, root, where);
 }
 
@@ -201,7 +204,7 @@ static fw_status take(fw_machine *m, const json_t *root, const char *where) {
     FW_TRY(fw_json_get_string(&format, root, "format", "", where));
     if (strcmp(format, FORMAT) != 0)
         return fw_fail(FW_ERR_INPUT,
-                       "%s is no snapshot of a machine: its format must be \"%s\"; finewire topo --save "
+                       "%s is no snapshot of a machine: its format must be \"%s\"; finewire topo --snapshot FILE "
                        "writes one",
                        where, FORMAT);
     FW_TRY(fw_fields_read(m, root, fw_machine_fields, extra, where));

@@ -23,6 +23,44 @@ fw_machine *fw_test_machine(const char *name) {
     return m;
 }
 
+/* ---- the doctor ---- */
+
+static fw_findings run_check(const char *name, const fw_machine *m, const fw_doctor_context *c) {
+    static const fw_doctor_context nothing;
+    fw_findings found = {.check = name};
+    for (size_t i = 0; fw_check_at(i) != NULL; i++)
+        if (strcmp(fw_check_at(i)->name, name) == 0) {
+            assert_int_equal(fw_check_at(i)->run(&found, m, c != NULL ? c : &nothing), FW_OK);
+            return found;
+        }
+    fail_msg("there is no check %s", name);
+    return found;
+}
+
+void fw_test_finds(const char *check, fw_finding_level level, const char *part, const fw_machine *m,
+                   const fw_doctor_context *c) {
+    fw_findings found = run_check(check, m, c);
+    bool seen = false;
+    for (int i = 0; i < found.n; i++) {
+        const fw_finding *f = &found.item[i];
+        assert_true(f->text[0] != 0 && f->remedy[0] != 0);
+        seen = seen || (f->level == level && (strstr(f->text, part) != NULL || strstr(f->remedy, part) != NULL));
+    }
+    for (int i = 0; i < found.n && !seen; i++)
+        print_error("%s found: %d %s [%s]\n", check, (int)found.item[i].level, found.item[i].text,
+                    found.item[i].remedy);
+    if (!seen) fail_msg("%s does not find \"%s\" at level %d", check, part, (int)level);
+    fw_findings_fini(&found);
+}
+
+void fw_test_finds_nothing(const char *check, const fw_machine *m, const fw_doctor_context *c) {
+    fw_findings found = run_check(check, m, c);
+    if (found.n > 0) fail_msg("%s finds: %s [%s]", check, found.item[0].text, found.item[0].remedy);
+    fw_findings_fini(&found);
+}
+
+/* ---- folders ---- */
+
 /* root + path, its folder made. */
 static void place(char out[PATH_BYTES], const char *root, const char *path) {
     char folder[PATH_BYTES];

@@ -2,10 +2,15 @@
 #ifndef FW_TESTS_SUPPORT_MACHINE_LAB_H
 #define FW_TESTS_SUPPORT_MACHINE_LAB_H
 
-#include "machine/machine.h"
+#include "machine/doctor.h"
 
 /* "h100_nvswitch_8", "l40s_pcie_8", "rtx4090_x8_2", "a100_vm_acs_4"; the caller destroys it. */
 fw_machine *fw_test_machine(const char *name);
+
+/* One check of the doctor: it must find something of this level whose text or remedy holds `part`; or nothing at all. */
+void fw_test_finds(const char *check, fw_finding_level level, const char *part, const fw_machine *m,
+                   const fw_doctor_context *c);
+void fw_test_finds_nothing(const char *check, const fw_machine *m, const fw_doctor_context *c);
 
 /* Files below `root`, with the folders above them. `path` begins with "/". */
 void fw_test_lay_text(const char *root, const char *path, const char *text);

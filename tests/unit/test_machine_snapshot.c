@@ -76,8 +76,8 @@ static void refuse(const char *text, const char *expected) {
 static void test_refused(void **state) {
     (void)state;
     refuse("[]", "is not a JSON object");
-    refuse("{}",
-           "is no snapshot of a machine: its format must be \"finewire machine 1\"; finewire topo --save writes one");
+    refuse("{}", "is no snapshot of a machine: its format must be \"finewire machine 1\"; finewire topo --snapshot "
+                 "FILE writes one");
     refuse("{\"format\": \"finewire machine 2\"}", "is no snapshot");
     refuse(HEAD "\"shm_byte\": 1}", "\"shm_byte\" is not a key of a machine's snapshot");
     refuse(HEAD "\"shm_bytes\": -5}", "shm_bytes");
