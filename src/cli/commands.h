@@ -15,9 +15,13 @@ fw_status fw_cli_eval(const fw_options *options);
 fw_status fw_cli_generate(const fw_options *options);
 fw_status fw_cli_import(const fw_options *options);
 fw_status fw_cli_topo(const fw_options *options);
+fw_status fw_cli_doctor(const fw_options *options);
 fw_status fw_cli_bench(const fw_options *options);
 fw_status fw_cli_bench_step(const fw_options *options);
 fw_status fw_cli_plan(const fw_options *options);
+
+/* The exit code of this process when its command does not fail: for commands whose result is one (doctor). */
+void fw_cli_set_exit_code(int code);
 
 /* The arguments of this process as main got them, NULL-terminated: what a rank of the same job is started with. */
 char *const *fw_cli_arguments(void);

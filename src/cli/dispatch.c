@@ -9,7 +9,7 @@
 static const fw_cli_command runners[FW_COMMAND_N] = {
     [FW_COMMAND_TRAIN] = fw_cli_train,   [FW_COMMAND_EVAL] = fw_cli_eval,   [FW_COMMAND_GENERATE] = fw_cli_generate,
     [FW_COMMAND_IMPORT] = fw_cli_import, [FW_COMMAND_BENCH] = fw_cli_bench, [FW_COMMAND_BENCH_STEP] = fw_cli_bench_step,
-    [FW_COMMAND_PLAN] = fw_cli_plan,     [FW_COMMAND_TOPO] = fw_cli_topo,
+    [FW_COMMAND_PLAN] = fw_cli_plan,     [FW_COMMAND_TOPO] = fw_cli_topo,   [FW_COMMAND_DOCTOR] = fw_cli_doctor,
 };
 
 static fw_status run_with_options(fw_command command, int argc, char *const *argv) {
@@ -87,7 +87,12 @@ static char *const *arguments;
 
 char *const *fw_cli_arguments(void) { return arguments; }
 
+static int good_exit_code;
+
+void fw_cli_set_exit_code(int code) { good_exit_code = code; }
+
 int fw_cli_main(int argc, char **argv) {
     arguments = argv;
-    return fw_terminal_report(run(argc, argv));
+    const int code = fw_terminal_report(run(argc, argv));
+    return code == 0 ? good_exit_code : code;
 }

@@ -70,6 +70,7 @@ fw_status fw_help_overview(fw_strbuf *text) {
               "  version    The version of this program\n\n"
               "Exit codes: 0 done, 2 bad option or recipe, 3 bad input file, 4 does not fit into memory,\n"
               "5 a rank failed, 6 disk or network, 130 interrupted after a full save.\n"
+              "finewire doctor: 0 clean, 1 warnings, 2 broken.\n"
               "With FINEWIRE_TRACE=1 in the environment an error also says where in the program it arose.\n");
 }
 

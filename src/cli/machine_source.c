@@ -6,7 +6,7 @@ fw_status fw_cli_machine(fw_machine **out, const fw_options *options) {
     if (options->from != NULL)
         FW_TRY(fw_machine_load(out, options->from));
     else
-        FW_TRY(fw_machine_read(out, NULL));
+        FW_TRY(fw_machine_read(out, &(fw_machine_source){.hosts = options->hosts}));
     if (options->snapshot == NULL) return FW_OK;
     const fw_status status = fw_machine_save(*out, options->snapshot);
     if (status != FW_OK) {

@@ -56,7 +56,8 @@ static bool is_of(fw_command command, const char *name) {
 
 fw_command fw_option_reader(fw_command command, const char *name) {
     const bool of_run_only = !is_of(command, name) && is_of(FW_COMMAND_TRAIN, name);
-    return command == FW_COMMAND_PLAN && of_run_only ? FW_COMMAND_TRAIN : command;
+    const bool looks_at_runs = command == FW_COMMAND_PLAN || command == FW_COMMAND_DOCTOR;
+    return looks_at_runs && of_run_only ? FW_COMMAND_TRAIN : command;
 }
 
 fw_status fw_option_find(fw_option_id *id, const fw_option_spelling **spelling, fw_command command, const char *name,

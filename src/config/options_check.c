@@ -143,6 +143,7 @@ fw_status fw_options_check(fw_options *o) {
     case FW_COMMAND_GENERATE: return check_generate(o);
     case FW_COMMAND_IMPORT: FW_TRY(need(o, FW_OPTION_file)); return need(o, FW_OPTION_output);
     case FW_COMMAND_TOPO: return FW_OK;
+    case FW_COMMAND_DOCTOR: return FW_OK;
     case FW_COMMAND_BENCH: return check_bench(o);
     case FW_COMMAND_PLAN: return check_plan(o);
     case FW_COMMAND_N: break;

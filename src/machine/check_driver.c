@@ -51,18 +51,22 @@ fw_status fw_check_driver(fw_findings *out, const fw_machine *m, const fw_doctor
 /* The plugin was built with a newer major version of CUDA than the driver is for; there is no plugin; the GPU is older
  * than the kernels. */
 fw_status fw_check_cuda(fw_findings *out, const fw_machine *m, const fw_doctor_context *c) {
-    enum { OLDEST_CAPABILITY = 8 };
+    enum { OLDEST_CAPABILITY = 8, OLDEST_CUDA = 12 };
     const int driver = m->driver.cuda_version, plugin = c->plugin_cuda_version;
     if (m->gpu_n == 0) return FW_OK;
-    if (plugin < 0)
-        FW_TRY(fw_finding_add(out, FW_FINDING_WARNING,
-                              "run make cuda where nvcc is, and put the plugins beside the program",
-                              "there are GPUs, but no plugin libfinewire_cuda.so: runs take the CPU"));
+    if (c->plugin_error != NULL)
+        FW_TRY(fw_finding_add(out, FW_FINDING_WARNING, "make cuda builds the plugins where nvcc is",
+                              "there are GPUs, and runs take the CPU: %s", c->plugin_error));
     if (plugin > 0 && driver > 0 && driver / 1000 < plugin / 1000)
         FW_TRY(fw_finding_add(out, FW_FINDING_BROKEN,
                               "update the driver, or build the plugin with the older CUDA (make cuda)",
                               "driver %s is for CUDA %d.%d at most, and the plugin was built with CUDA %d.%d",
                               m->driver.version, driver / 1000, driver % 1000 / 10, plugin / 1000, plugin % 1000 / 10));
+    if (plugin == 0 && driver > 0 && driver / 1000 < OLDEST_CUDA)
+        FW_TRY(fw_finding_add(
+            out, FW_FINDING_WARNING, "update the driver",
+            "driver %s is for CUDA %d.%d at most, and finewire's plugins are built with CUDA %d or later",
+            m->driver.version, driver / 1000, driver % 1000 / 10, OLDEST_CUDA));
     uint64_t old = 0;
     char gpus[FW_GPU_SET_BYTES];
     for (int i = 0; i < m->gpu_n; i++)

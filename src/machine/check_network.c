@@ -48,6 +48,7 @@ fw_status fw_check_environment(fw_findings *out, const fw_machine *m, const fw_d
     FW_TRY(check_visible(out, m));
     for (size_t i = 0; fw_setting_rule_at(i) != NULL; i++) {
         const char *variable = fw_setting_rule_at(i)->variable, *value = fw_machine_setting_of(m, variable);
+        const char *file = value != NULL ? fw_machine_find_setting(m, variable)->file : NULL;
         const fw_setting_rule *rule = fw_setting_rule_of(variable, value);
         if (rule == NULL || strcmp(variable, "CUDA_VISIBLE_DEVICES") == 0) continue;
         if (strcmp(variable, "NCCL_SOCKET_IFNAME") == 0 && names_no_card(m, value)) {
@@ -57,8 +58,10 @@ fw_status fw_check_environment(fw_findings *out, const fw_machine *m, const fw_d
             continue;
         }
         char remedy[96];
-        snprintf(remedy, sizeof remedy, "unset %s unless you mean it", variable);
-        FW_TRY(fw_finding_add(out, levels[rule->harm], remedy, "%s=%.60s: %s", variable, value, rule->effect));
+        snprintf(remedy, sizeof remedy, "%s %s unless you mean it", file != NULL ? "take out" : "unset", variable);
+        FW_TRY(fw_finding_add(out, levels[rule->harm], remedy, "%s=%.60s%s%s%s: %s", variable, value,
+                              file != NULL ? " (in " : "", file != NULL ? file : "", file != NULL ? ")" : "",
+                              rule->effect));
     }
     return FW_OK;
 }

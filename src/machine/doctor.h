@@ -26,7 +26,8 @@ typedef struct fw_findings {
 
 /* What a run would need beside the machine. Zeroes: nothing is known. */
 typedef struct fw_doctor_context {
-    int plugin_cuda_version;   /* of libfinewire_cuda.so: 13000; 0: it is not known; -1: there is none */
+    int plugin_cuda_version;   /* of libfinewire_cuda.so: 13000; 0: it is not known */
+    const char *plugin_error;  /* why there is no such plugin; NULL: there is, or it is not known */
     bool other_hosts;          /* a job over several hosts is meant */
     const char *output_dir;    /* NULL: no disk is looked at */
     int64_t disk_free_bytes;   /* where output_dir is or will be */

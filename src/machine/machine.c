@@ -11,6 +11,7 @@ void fw_machine_destroy(fw_machine *m) {
     for (int i = 0; i < m->setting_n; i++) {
         fw_free(m->setting[i].name);
         fw_free(m->setting[i].value);
+        fw_free(m->setting[i].file);
     }
     fw_free(m->gpu);
     fw_free(m->pair);
@@ -64,8 +65,13 @@ double fw_machine_pcie_bytes_per_s(int generation, int width) {
     return lane[generation] * width;
 }
 
-const char *fw_machine_setting_of(const fw_machine *m, const char *name) {
+const fw_machine_setting *fw_machine_find_setting(const fw_machine *m, const char *name) {
     for (int i = 0; i < m->setting_n; i++)
-        if (strcmp(m->setting[i].name, name) == 0) return m->setting[i].value;
+        if (strcmp(m->setting[i].name, name) == 0) return &m->setting[i];
     return NULL;
+}
+
+const char *fw_machine_setting_of(const fw_machine *m, const char *name) {
+    const fw_machine_setting *setting = fw_machine_find_setting(m, name);
+    return setting != NULL ? setting->value : NULL;
 }

@@ -203,6 +203,7 @@ typedef enum fw_machine_iommu {
 
 typedef struct fw_machine_setting {
     char *name, *value;
+    char *file; /* of NCCL's settings that it stands in; NULL: the environment */
 } fw_machine_setting;
 
 typedef struct fw_machine {
@@ -234,7 +235,7 @@ typedef struct fw_machine {
     int host_n; /* this one first, then those that were asked for */
     fw_machine_host *host;
 
-    int setting_n; /* NCCL_* and CUDA_* in the environment */
+    int setting_n; /* NCCL_* and CUDA_* in the environment, and what NCCL takes from /etc/nccl.conf and ~/.nccl.conf */
     fw_machine_setting *setting;
 } fw_machine;
 
@@ -273,7 +274,8 @@ const char *fw_machine_pair_text(char out[12], const fw_machine *m, int a, int b
 /* What such a link moves in one direction, after encoding; 0 when one of the two is unknown. Generation 4, 16 lanes:
  * 31.5e9. */
 double fw_machine_pcie_bytes_per_s(int generation, int width);
-/* Value of a variable of the snapshot's environment; NULL when it is not set. */
-const char *fw_machine_setting_of(const fw_machine *m, const char *name);
+/* A variable of the snapshot; NULL when it is not set. */
+const fw_machine_setting *fw_machine_find_setting(const fw_machine *m, const char *name);
+const char *fw_machine_setting_of(const fw_machine *m, const char *name); /* its value; NULL */
 
 #endif

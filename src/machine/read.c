@@ -37,7 +37,7 @@ fw_status fw_machine_read(fw_machine **out, const fw_machine_source *source) {
     FW_TRY_OR(fw_machine_read_pci(m, root), failed);
     FW_TRY_OR(fw_machine_read_nics(m, root), failed);
     FW_TRY_OR(fw_machine_read_hosts(m, source->hosts), failed);
-    FW_TRY_OR(fw_machine_read_settings(m), failed);
+    FW_TRY_OR(fw_machine_read_settings(m, root), failed);
     *out = m;
     return FW_OK;
 failed:

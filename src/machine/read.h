@@ -17,8 +17,8 @@ fw_status fw_machine_read_pci(fw_machine *m, const char *root);
 fw_status fw_machine_read_nics(fw_machine *m, const char *root);
 /* This host's name and the names in `hosts` ("a,b"; NULL: none), looked up. Errors: FW_ERR_NOMEM. */
 fw_status fw_machine_read_hosts(fw_machine *m, const char *hosts);
-/* NCCL_* and CUDA_* of this process's environment. Errors: FW_ERR_NOMEM. */
-fw_status fw_machine_read_settings(fw_machine *m);
+/* NCCL_* and CUDA_* of this process's environment, and NCCL's files. Errors: FW_ERR_NOMEM. */
+fw_status fw_machine_read_settings(fw_machine *m, const char *root);
 
 /* Name, state and parent of a process, from /proc. */
 void fw_machine_read_process(fw_machine_process *process, const char *root);

@@ -1,4 +1,4 @@
-/* Names of hosts and where they lead, and the settings of the environment. */
+/* Names of hosts and where they lead. */
 #include "machine/read.h"
 
 #include "base/alloc.h"
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { HOST_CAP = 1024, SETTING_CAP = 512, VALUE_BYTES = 256 };
+enum { HOST_CAP = 1024 };
 
 /* Text of an address, and whether it is the loopback's; false for a family that is neither IPv4 nor IPv6. */
 static bool address_text(char out[INET6_ADDRSTRLEN], bool *loopback, const struct sockaddr *address) {
@@ -62,25 +62,6 @@ fw_status fw_machine_read_hosts(fw_machine *m, const char *hosts) {
         const size_t name_n = strcspn(hosts, ",");
         if (name_n > 0) look_up(&m->host[m->host_n++], hosts, name_n);
         hosts += name_n + (hosts[name_n] == ',');
-    }
-    return FW_OK;
-}
-
-/* ---- settings ---- */
-
-extern char **environ;
-
-fw_status fw_machine_read_settings(fw_machine *m) {
-    FW_TRY(FW_NEW_ARRAY(m->setting, SETTING_CAP));
-    for (char **at = environ; at != NULL && *at != NULL && m->setting_n < SETTING_CAP; at++) {
-        const char *equal = strchr(*at, '=');
-        if (equal == NULL || (strncmp(*at, "NCCL_", 5) != 0 && strncmp(*at, "CUDA_", 5) != 0)) continue;
-        char name[VALUE_BYTES], value[VALUE_BYTES];
-        fw_sysfs_clean(name, sizeof name, *at, (size_t)(equal - *at));
-        fw_sysfs_clean(value, sizeof value, equal + 1, strlen(equal + 1));
-        fw_machine_setting *setting = &m->setting[m->setting_n++];
-        FW_TRY(fw_strdup(&setting->name, name));
-        FW_TRY(fw_strdup(&setting->value, value));
     }
     return FW_OK;
 }

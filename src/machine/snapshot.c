@@ -54,11 +54,17 @@ static fw_status put_processes(json_t *root, const fw_machine *m) {
     return FW_OK;
 }
 
+/* "NAME": "value" of the environment; {"value", "file"} of NCCL's files. */
 static fw_status put_settings(json_t *root, const fw_machine *m) {
     if (m->setting_n == 0) return FW_OK;
     json_t *object = json_object();
     FW_TRY(put(root, "environment", object));
-    for (int i = 0; i < m->setting_n; i++) FW_TRY(put(object, m->setting[i].name, json_string(m->setting[i].value)));
+    for (int i = 0; i < m->setting_n; i++) {
+        const fw_machine_setting *s = &m->setting[i];
+        FW_TRY(
+            put(object, s->name,
+                s->file == NULL ? json_string(s->value) : json_pack("{s:s, s:s}", "value", s->value, "file", s->file)));
+    }
     return FW_OK;
 }
 
@@ -158,13 +164,19 @@ static fw_status take_settings(fw_machine *m, const json_t *root, const char *wh
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)object, key, value) {
+        const char *text = json_string_value(json_is_object(value) ? json_object_get(value, "value") : value);
+        const char *file = json_string_value(json_object_get(value, "file"));
         char clean[256];
-        if (!json_is_string(value)) return fw_fail(FW_ERR_INPUT, "%s: environment: %.60s must be a text", where, key);
+        if (text == NULL || (json_is_object(value) && file == NULL))
+            return fw_fail(FW_ERR_INPUT, "%s: environment: %.60s must be a text, or a value and a file", where, key);
         fw_machine_setting *setting = &m->setting[m->setting_n++];
         fw_sysfs_clean(clean, sizeof clean, key, strlen(key));
         FW_TRY(fw_strdup(&setting->name, clean));
-        fw_sysfs_clean(clean, sizeof clean, json_string_value(value), json_string_length(value));
+        fw_sysfs_clean(clean, sizeof clean, text, strlen(text));
         FW_TRY(fw_strdup(&setting->value, clean));
+        if (file == NULL) continue;
+        fw_sysfs_clean(clean, sizeof clean, file, strlen(file));
+        FW_TRY(fw_strdup(&setting->file, clean));
     }
     return FW_OK;
 }

@@ -60,10 +60,13 @@ static void test_cuda(void **state) {
     (void)state;
     fw_test_finds_nothing("cuda", m, NULL);
     fw_test_finds_nothing("cuda", m, &(fw_doctor_context){.plugin_cuda_version = 13020}); /* any driver for CUDA 13 */
-    fw_test_finds("cuda", WARNING, "no plugin", m, &(fw_doctor_context){.plugin_cuda_version = -1});
+    fw_test_finds("cuda", WARNING, "runs take the CPU: it is missing", m,
+                  &(fw_doctor_context){.plugin_error = "it is missing"});
     m->driver.cuda_version = 12080;
     fw_test_finds("cuda", BROKEN, "is for CUDA 12.8 at most, and the plugin was built with CUDA 13.0", m,
                   &(fw_doctor_context){.plugin_cuda_version = 13000});
+    m->driver.cuda_version = 11040;
+    fw_test_finds("cuda", WARNING, "is for CUDA 11.4 at most", m, NULL);
     m->gpu[2].compute_major = 7;
     fw_test_finds("cuda", BROKEN, "GPU 2: compute capability below 8.0", m, NULL);
 }

@@ -98,7 +98,8 @@ static void test_refused(void **state) {
     refuse(HEAD "\"gpus\": [{}, {}], \"p2p_read\": [\"X FINE\", \"OK X\"]}", "row 1 of p2p_read");
     refuse(HEAD "\"gpus\": [{}], \"nic_to_gpu\": [\"PIX\"]}", "nic_to_gpu must be a list of 0 rows");
     refuse(HEAD "\"pcie\": []}", "pcie must be a list of 0 rows");
-    refuse(HEAD "\"environment\": {\"NCCL_DEBUG\": 1}}", "NCCL_DEBUG must be a text");
+    refuse(HEAD "\"environment\": {\"NCCL_DEBUG\": 1}}", "NCCL_DEBUG must be a text, or a value and a file");
+    refuse(HEAD "\"environment\": {\"NCCL_DEBUG\": {\"value\": \"WARN\"}}}", "NCCL_DEBUG must be a text");
     refuse(HEAD "\"host_name\": 3}", "host_name");
     refuse(HEAD, "wrong.json:1");
 }

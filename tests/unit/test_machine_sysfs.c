@@ -284,6 +284,35 @@ static void test_processes(void **state) {
     fw_machine_destroy(m);
 }
 
+/* NCCL's files below the environment; the user's before the system's. */
+static void test_settings(void **state) {
+    (void)state;
+    setenv("NCCL_ALGO", "Ring", 1);
+    setenv("HOME", "/a/user", 1);
+    unsetenv("NCCL_CONF_FILE");
+    fw_test_lay_text(root, "/a/user/.nccl.conf",
+                     "# NCCL_NET=Socket\nNCCL_P2P_DISABLE=1 # slow\n  NCCL_PROTO=LL\nNCCL_DEBUG#=INFO\nPATH=/x\n");
+    fw_test_lay_text(root, "/etc/nccl.conf", "NCCL_PROTO=Simple\nNCCL_ALGO=Tree\nNCCL_IB_DISABLE=1\n");
+    fw_machine *m = read_root();
+    assert_string_equal(fw_machine_setting_of(m, "NCCL_ALGO"), "Ring");
+    assert_null(fw_machine_find_setting(m, "NCCL_ALGO")->file);
+    assert_string_equal(fw_machine_setting_of(m, "NCCL_P2P_DISABLE"), "1");
+    assert_string_equal(fw_machine_find_setting(m, "NCCL_P2P_DISABLE")->file, "/a/user/.nccl.conf");
+    assert_string_equal(fw_machine_setting_of(m, "NCCL_PROTO"), "LL");
+    assert_string_equal(fw_machine_find_setting(m, "NCCL_IB_DISABLE")->file, "/etc/nccl.conf");
+    assert_null(fw_machine_setting_of(m, "NCCL_NET"));
+    assert_null(fw_machine_setting_of(m, "PATH"));
+    fw_machine_destroy(m);
+    setenv("NCCL_CONF_FILE", "/job.conf", 1); /* instead of the user's */
+    fw_test_lay_text(root, "/job.conf", "NCCL_NTHREADS=64\n");
+    m = read_root();
+    assert_string_equal(fw_machine_setting_of(m, "NCCL_NTHREADS"), "64");
+    assert_null(fw_machine_setting_of(m, "NCCL_P2P_DISABLE"));
+    fw_machine_destroy(m);
+    unsetenv("NCCL_CONF_FILE");
+    unsetenv("NCCL_ALGO");
+}
+
 static void test_cpu_lists(void **state) {
     (void)state;
     assert_int_equal(fw_cpu_list_count("0-47,96-143"), 96);
@@ -306,6 +335,7 @@ int main(void) {
         TEST(test_cpu_and_memory),
         TEST(test_cgroup_v1),
         TEST(test_processes),
+        TEST(test_settings),
         TEST(test_cpu_lists),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
