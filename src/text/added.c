@@ -4,6 +4,8 @@
 #include "text/unicode.h"
 #include "text/utf8.h"
 
+#include <string.h>
+
 static fw_status new_node(fw_added_set *set, unsigned char byte, int32_t *index) {
     if (set->node_n == set->node_cap) {
         int32_t cap = set->node_cap ? 2 * set->node_cap : 64;
@@ -46,7 +48,9 @@ fw_status fw_added_set_insert(fw_added_set *set, const char *spelling, size_t sp
     }
     set->node[at].added = set->added_n;
     set->added[set->added_n++] = added;
+    set->start_n += set->starts[(unsigned char)spelling[0]] == 0;
     set->starts[(unsigned char)spelling[0]] = 1;
+    set->only_start = spelling[0];
     return FW_OK;
 }
 
@@ -92,12 +96,20 @@ static bool is_whole_word(const fw_added_walk *w, size_t start, size_t end) {
     return true;
 }
 
+/* The next place from `at` on where a spelling may start; the end of the text when there is none. */
+static size_t next_start(const fw_added_walk *w, size_t at) {
+    if (w->set->start_n == 1) {
+        const char *found = memchr(w->text + at, w->set->only_start, w->text_bytes - at);
+        return found ? (size_t)(found - w->text) : w->text_bytes;
+    }
+    while (at < w->text_bytes && !w->set->starts[(unsigned char)w->text[at]]) at++;
+    return at;
+}
+
 void fw_added_next(fw_added_walk *w, size_t *text_start, size_t *text_end, int32_t *id) {
     for (size_t at = w->searched; w->set->node_n > 0 && at < w->text_bytes;) {
-        if (!w->set->starts[(unsigned char)w->text[at]]) {
-            at++;
-            continue;
-        }
+        at = next_start(w, at);
+        if (at == w->text_bytes) break;
         size_t end = at;
         const fw_added *added = match_at(w->set, w->text, w->text_bytes, at, &end);
         if (added == NULL) {

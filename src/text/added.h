@@ -21,6 +21,8 @@ typedef struct fw_added_set {
     } * node; /* node 0 is the root, when there is any */
     int32_t node_n, node_cap;
     uint8_t starts[256]; /* bytes that begin a spelling */
+    int start_n;         /* how many there are */
+    char only_start;     /* the one there is */
     fw_added *added;
     int32_t added_n, added_cap;
 } fw_added_set;

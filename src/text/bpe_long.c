@@ -14,7 +14,7 @@
 #include <string.h>
 
 enum { CHUNK_N = 14, NO_CHUNK = -1 };
-static const uint32_t no_rank = UINT32_MAX;
+static const uint32_t no_rank = FW_NO_RANK;
 
 /* A cache line of a bucket: places, oldest first; the next chunk is older. */
 typedef struct chunk {
@@ -86,11 +86,11 @@ static fw_status take_chunk(work *w, int32_t *out) {
 /* The pair of `left` and the symbol after it into its bucket. *lowest: the lowest rank seen so far. */
 static fw_status consider(work *w, int32_t left, uint32_t *lowest) {
     int32_t right = w->symbol[left].next;
-    const fw_merge *merge = right < 0 ? NULL : fw_vocab_merge(w->vocab, w->symbol[left].id, w->symbol[right].id);
+    uint32_t rank = right < 0 ? no_rank : fw_vocab_merge(w->vocab, w->symbol[left].id, w->symbol[right].id);
     w->pair[left].rank = no_rank;
-    if (merge == NULL) return FW_OK;
-    int32_t *head = &w->head[merge->rank];
-    if (*head == NO_CHUNK) queue_push(w, merge->rank);
+    if (rank == no_rank) return FW_OK;
+    int32_t *head = &w->head[rank];
+    if (*head == NO_CHUNK) queue_push(w, rank);
     if (*head == NO_CHUNK || w->chunk[*head].used == CHUNK_N) {
         int32_t fresh = NO_CHUNK;
         FW_TRY(take_chunk(w, &fresh));
@@ -100,8 +100,8 @@ static fw_status consider(work *w, int32_t left, uint32_t *lowest) {
     }
     chunk *c = &w->chunk[*head];
     c->at[c->used++] = left;
-    w->pair[left] = (pair){merge->rank, merge->id};
-    if (merge->rank < *lowest) *lowest = merge->rank;
+    w->pair[left] = (pair){rank, w->vocab->merge_to[rank]};
+    if (rank < *lowest) *lowest = rank;
     return FW_OK;
 }
 

@@ -5,6 +5,21 @@
 
 #include <string.h>
 
+/* Characters that are tokens of their own whatever stands beside them, and bytes; every byte has a token. */
+static size_t atom_symbols(fw_bpe_symbol *symbol, const fw_tokenizer *t, const char *word, size_t word_bytes) {
+    const int32_t *byte_id = t->vocab.byte_id;
+    size_t n = 0;
+    for (size_t i = 0, bytes = 1; i < word_bytes; i += bytes) {
+        bool ascii = (unsigned char)word[i] < 0x80;
+        int32_t atom = ascii ? byte_id[(unsigned char)word[i]] : fw_bpe_atom(t->atoms, word, word_bytes, i, &bytes);
+        if (ascii) bytes = 1;
+        if (atom >= 0) symbol[n++] = (fw_bpe_symbol){.id = atom, .start = (uint32_t)i};
+        for (size_t k = 0; atom < 0 && k < bytes; k++)
+            symbol[n++] = (fw_bpe_symbol){.id = byte_id[(unsigned char)word[i + k]], .start = (uint32_t)(i + k)};
+    }
+    return n;
+}
+
 /* Bytes without a token become unk, one for each byte or for each run. */
 static size_t byte_symbols(fw_bpe_symbol *symbol, const fw_tokenizer *t, const char *word, size_t word_bytes) {
     size_t n = 0;
@@ -97,6 +112,6 @@ fw_status fw_bpe_make_symbols(fw_bpe_scratch *s, const fw_tokenizer *t, const ch
         s->symbol_cap = cap;
     }
     if (!t->takes_bytes) return character_symbols(s, t, word, word_bytes, symbol_n);
-    *symbol_n = byte_symbols(s->symbol, t, word, word_bytes);
+    *symbol_n = (t->atoms ? atom_symbols : byte_symbols)(s->symbol, t, word, word_bytes);
     return FW_OK;
 }

@@ -130,7 +130,12 @@ static fw_status encode_word(fw_encoder *e, const fw_piece *word) {
     fw_word_key key = fw_word_make_key(word->text, word->bytes);
     const fw_cached_word *slot = &e->cache[fw_word_slot(&key, word->bytes)];
     if (!fw_word_same(slot, &key, word->bytes) || (e->offsets && !slot->exact)) return merge_word(e, word, &key);
-    if (e->offsets == NULL) return fw_ids_append(e->ids, slot->id, slot->id_n);
+    if (e->offsets == NULL) {
+        if (e->ids->cap - e->ids->n < FW_WORD_MAX_IDS) return fw_ids_append(e->ids, slot->id, slot->id_n);
+        memcpy(e->ids->id + e->ids->n, slot->id, sizeof slot->id); /* all of them: a length known when compiled */
+        e->ids->n += slot->id_n;
+        return FW_OK;
+    }
     size_t at = 0;
     for (int i = 0; i < slot->id_n; i++) {
         FW_TRY(put_id(e, word, slot->id[i], at));

@@ -33,6 +33,11 @@ static bool is_plain_nfc(uint32_t c) {
 static bool run_is_plain_nfc(const char *text, size_t text_bytes) {
     for (size_t i = 0; i < text_bytes;) {
         uint32_t code;
+        unsigned char lead = (unsigned char)text[i];
+        if (lead > 0xe4 && lead < 0xe9) { /* U+5000..U+8FFF */
+            i += 3;
+            continue;
+        }
         i += fw_utf8_next(&code, text + i);
         if (!is_plain_nfc(code)) return false;
     }

@@ -61,6 +61,7 @@ static fw_status take(splitter *s, size_t start, size_t end, bool match) {
 /* Matches of one step in one piece. */
 typedef struct finder {
     const fw_pre_step *step;
+    const fw_char_classes *classes;
     const fw_piece *piece;
     size_t from;
     fw_regex_walk walk;
@@ -73,6 +74,19 @@ static void find_string(finder *f, bool *found, size_t *start, size_t *end) {
     if (at == NULL) return;
     *start = (size_t)(at - text);
     *end = f->from = *start + f->step->string_bytes;
+}
+
+static void find_scan(finder *f, bool *found, size_t *start, size_t *end) {
+    const char *text = f->piece->text;
+    *found = false;
+    while (f->from < f->piece->bytes) {
+        uint32_t code;
+        *start = f->from;
+        *end = f->step->scan(f->classes, text, f->piece->bytes, *start);
+        *found = *end > *start;
+        f->from = *found ? *end : *start + fw_utf8_next(&code, text + *start);
+        if (*found) return;
+    }
 }
 
 static bool is_match(fw_pre_kind kind, uint32_t code) {
@@ -112,6 +126,7 @@ static void find_word(finder *f, bool *found, size_t *start, size_t *end) {
 static fw_status find(finder *f, bool *found, size_t *start, size_t *end) {
     switch (f->step->kind) {
     case FW_PRE_SPLIT_REGEX: return fw_regex_next(&f->walk, found, start, end);
+    case FW_PRE_SPLIT_SCAN: find_scan(f, found, start, end); return FW_OK;
     case FW_PRE_SPLIT_STRING: find_string(f, found, start, end); return FW_OK;
     case FW_PRE_WORDS: find_word(f, found, start, end); return FW_OK;
     default: find_character(f, found, start, end); return FW_OK;
@@ -122,6 +137,7 @@ static fw_status split(const fw_pretokenizer *pre, int index, const fw_piece *pi
     const fw_pre_step *step = &pre->steps->step[index];
     splitter s = {.pre = pre, .step = index, .behavior = step->behavior, .piece = piece};
     finder f = {step,
+                pre->steps->classes,
                 piece,
                 0,
                 {.regex = step->regex, .scratch = pre->regex, .text = piece->shape, .text_bytes = piece->bytes}};
@@ -139,9 +155,31 @@ static fw_status split(const fw_pretokenizer *pre, int index, const fw_piece *pi
     return flush(&s);
 }
 
+/* The same for what most models do: each match is a piece of its own, and so is the text between matches. */
+static fw_status split_isolated(const fw_pretokenizer *pre, int index, const fw_piece *piece) {
+    const fw_scan_fn scan = pre->steps->step[index].scan;
+    const splitter s = {.pre = pre, .step = index, .piece = piece};
+    size_t done = 0;
+    for (size_t at = 0; at < piece->bytes;) {
+        size_t end = scan(pre->steps->classes, piece->text, piece->bytes, at);
+        if (end == at) {
+            uint32_t code;
+            at += fw_utf8_next(&code, piece->text + at);
+            continue;
+        }
+        FW_TRY(emit(&s, done, at));
+        FW_TRY(emit(&s, at, end));
+        done = at = end;
+    }
+    return emit(&s, done, piece->bytes);
+}
+
 static fw_status run_step(const fw_pretokenizer *pre, int index, const fw_piece *piece) {
     if (index == pre->steps->step_n) return pre->word_fn(pre->context, piece);
-    if (pre->steps->step[index].kind < FW_PRE_PREFIX_SPACE) return split(pre, index, piece);
+    const fw_pre_step *step = &pre->steps->step[index];
+    if (step->kind == FW_PRE_SPLIT_SCAN && step->behavior == FW_SPLIT_ISOLATED)
+        return split_isolated(pre, index, piece);
+    if (step->kind < FW_PRE_PREFIX_SPACE) return split(pre, index, piece);
     fw_piece written;
     FW_TRY(fw_pre_rewrite(pre, index, piece, &written));
     return run_step(pre, index + 1, &written);
@@ -156,5 +194,6 @@ void fw_pre_steps_fini(fw_pre_steps *steps) {
         fw_regex_destroy(steps->step[i].regex);
         fw_free(steps->step[i].string);
     }
-    steps->step_n = 0;
+    fw_char_classes_destroy(steps->classes);
+    *steps = (fw_pre_steps){0};
 }

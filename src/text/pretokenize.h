@@ -4,12 +4,14 @@
 
 #include "base/strbuf.h"
 #include "text/regex.h"
+#include "text/scan.h"
 
 #include <stdint.h>
 
 typedef enum fw_pre_kind {
     /* cut: matches and the text between them become pieces by the step's behaviour */
     FW_PRE_SPLIT_REGEX,  /* Split with a regex; also ByteLevel with use_regex */
+    FW_PRE_SPLIT_SCAN,   /* the same with a regex that text/scan.h knows */
     FW_PRE_SPLIT_STRING, /* Split with a fixed string */
     FW_PRE_DIGITS,       /* a match is a digit */
     FW_PRE_PUNCTUATION,  /* a match is a punctuation mark */
@@ -38,6 +40,7 @@ typedef struct fw_pre_step {
     bool invert; /* matches and the rest change places */
     fw_prepend prepend;
     fw_regex *regex;
+    fw_scan_fn scan;
     char *string; /* FW_PRE_SPLIT_STRING, FW_PRE_METASPACE */
     size_t string_bytes;
 } fw_pre_step;
@@ -47,7 +50,8 @@ enum { FW_PRE_STEP_MAX = 16 };
 typedef struct fw_pre_steps {
     fw_pre_step step[FW_PRE_STEP_MAX];
     int step_n;
-    bool has_regex; /* then pieces need a shape */
+    bool has_regex;           /* then pieces need a shape */
+    fw_char_classes *classes; /* for scans; NULL when there are none */
 } fw_pre_steps;
 
 void fw_pre_steps_fini(fw_pre_steps *steps);

@@ -120,6 +120,7 @@ void fw_tokenizer_destroy(fw_tokenizer *t) {
     fw_added_set_fini(&t->added_raw);
     fw_added_set_fini(&t->added_normalized);
     fw_vocab_fini(&t->vocab);
+    fw_bpe_atoms_destroy(t->atoms);
     fw_ids_fini(&t->before);
     fw_ids_fini(&t->after);
     fw_free(t);

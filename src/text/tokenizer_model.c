@@ -70,8 +70,8 @@ static fw_status read_merge(fw_tokenizer *t, const json_t *merge, size_t rank, f
 
 static fw_status read_merges(fw_tokenizer *t, const json_t *model, const char *where) {
     const json_t *merges = json_object_get(model, "merges");
-    if (!json_is_array(merges) || json_array_size(merges) >= UINT32_MAX)
-        return fw_fail(FW_ERR_INPUT, "%s: \"model.merges\" must be an array", where);
+    if (!json_is_array(merges) || json_array_size(merges) > FW_MERGE_MAX_N)
+        return fw_fail(FW_ERR_INPUT, "%s: \"model.merges\" must be an array of at most %d", where, FW_MERGE_MAX_N);
     size_t n = json_array_size(merges);
     FW_TRY(fw_vocab_init_merges(&t->vocab, n));
     fw_strbuf joined = {0};
@@ -131,10 +131,9 @@ static bool cuts_at_spaces(const fw_tokenizer *t) {
     if (t->takes_bytes || t->prefix[0] != 0 || t->suffix[0] != 0 || fw_vocab_find(&t->vocab, space, 3) < 0)
         return false;
     for (size_t i = 0; i < t->vocab.merge_slot_n; i++) {
-        uint64_t pair = t->vocab.merge[i].pair;
-        if (pair == 0) continue;
-        const char *left = fw_vocab_token(&t->vocab, (int32_t)(pair >> 32) - 1);
-        const char *right = fw_vocab_token(&t->vocab, (int32_t)(uint32_t)pair);
+        if (t->vocab.merge[i] == 0) continue;
+        const char *left = fw_vocab_token(&t->vocab, fw_vocab_slot_left(t->vocab.merge[i]));
+        const char *right = fw_vocab_token(&t->vocab, fw_vocab_slot_right(t->vocab.merge[i]));
         size_t left_bytes = strlen(left);
         if (strncmp(right, space, 3) == 0 && (left_bytes < 3 || memcmp(left + left_bytes - 3, space, 3) != 0))
             return false;
@@ -175,7 +174,9 @@ static fw_status read_bpe(fw_tokenizer *t, const json_t *model, const char *wher
     FW_TRY(read_unk(t, unk, where));
     FW_TRY(read_merges(t, model, where));
     t->cuts_at_spaces = cuts_at_spaces(t);
-    return FW_OK;
+    bool all_bytes = t->takes_bytes;
+    for (int byte = 0; byte < 256; byte++) all_bytes &= t->vocab.byte_id[byte] >= 0;
+    return all_bytes ? fw_bpe_atoms_create(&t->atoms, &t->vocab) : FW_OK;
 }
 
 fw_status fw_tokenizer_read_model(fw_tokenizer *t, const json_t *file, const char *where) {

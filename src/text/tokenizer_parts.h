@@ -3,6 +3,7 @@
 #define FW_TEXT_TOKENIZER_PARTS_H
 
 #include "text/added.h"
+#include "text/bpe_atoms.h"
 #include "text/decode_steps.h"
 #include "text/normalize.h"
 #include "text/pretokenize.h"
@@ -26,6 +27,7 @@ struct fw_tokenizer {
     fw_decode_steps decode;
     fw_added_set added_raw, added_normalized; /* looked for before and after normalising */
     bool takes_bytes;         /* words are bytes, which the vocabulary spells as characters; else they are characters */
+    fw_bpe_atoms *atoms;      /* NULL: words start as bytes or as characters */
     int32_t unk_id;           /* for symbols without a token; -1: they vanish, as in the reference */
     bool fuse_unk;            /* one unknown for a run of them */
     bool ignore_merges;       /* a word that is a token is not merged */

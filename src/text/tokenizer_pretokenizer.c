@@ -21,7 +21,10 @@ static fw_status new_step(fw_tokenizer *t, fw_pre_kind kind, fw_pre_step **step,
 }
 
 static fw_status new_regex(fw_tokenizer *t, const char *pattern, fw_pre_step **step, const char *where) {
-    FW_TRY(new_step(t, FW_PRE_SPLIT_REGEX, step, where));
+    fw_scan_fn scan = fw_scan_find(pattern);
+    FW_TRY(new_step(t, scan ? FW_PRE_SPLIT_SCAN : FW_PRE_SPLIT_REGEX, step, where));
+    (*step)->scan = scan;
+    if (scan != NULL) return t->pre.classes ? FW_OK : fw_char_classes_create(&t->pre.classes);
     t->pre.has_regex = true;
     return fw_regex_create(&(*step)->regex, pattern, where);
 }

@@ -32,6 +32,13 @@ size_t fw_utf8_find_invalid(const char *text, size_t text_bytes) {
         uint64_t eight;
         while (text_bytes - i >= 8 && (memcpy(&eight, text + i, 8), (eight & 0x8080808080808080u) == 0)) i += 8;
         if (i == text_bytes) break;
+        /* three bytes, but for the leads whose second byte has a narrower range: most text that is not ASCII */
+        const unsigned char *u = (const unsigned char *)text + i;
+        if (text_bytes - i >= 3 && u[0] > 0xe0 && u[0] < 0xf0 && u[0] != 0xed && (u[1] & 0xc0) == 0x80 &&
+            (u[2] & 0xc0) == 0x80) {
+            i += 3;
+            continue;
+        }
         int complete;
         size_t n = fw_utf8_measure((const unsigned char *)text + i, text_bytes - i, &complete);
         if (!complete) return i;

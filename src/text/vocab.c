@@ -56,6 +56,8 @@ void fw_vocab_fini(fw_vocab *vocab) {
     fw_free(vocab->text);
     fw_free(vocab->slot);
     fw_free(vocab->merge);
+    fw_free(vocab->merge_to);
+    fw_free(vocab->filter);
     *vocab = (fw_vocab){0};
 }
 
@@ -165,17 +167,24 @@ fw_status fw_vocab_add(fw_vocab *vocab, const char *token, size_t token_bytes, i
 }
 
 fw_status fw_vocab_init_merges(fw_vocab *vocab, size_t merge_n) {
-    size_t slot_n = 16;
-    while (slot_n < merge_n * 2) slot_n *= 2;
+    size_t slot_n = 16, filter_bits = 1 << 10;
+    while (slot_n < merge_n + merge_n / 2) slot_n *= 2;
+    while (filter_bits < merge_n * 8 && filter_bits < (size_t)1 << 24) filter_bits *= 2;
     FW_TRY(FW_NEW_ARRAY(vocab->merge, slot_n));
+    FW_TRY(FW_NEW_ARRAY(vocab->merge_to, merge_n));
+    FW_TRY(FW_NEW_ARRAY(vocab->filter, filter_bits / 64));
+    vocab->filter_bits = filter_bits;
     vocab->merge_slot_n = slot_n;
     vocab->merge_n = merge_n;
     return FW_OK;
 }
 
 void fw_vocab_add_merge(fw_vocab *vocab, int32_t left, int32_t right, uint32_t rank, int32_t id) {
-    uint64_t pair = ((uint64_t)(uint32_t)left + 1) << 32 | (uint32_t)right;
-    size_t mask = vocab->merge_slot_n - 1, i = (size_t)fw_vocab_mix(pair) & mask;
-    while (vocab->merge[i].pair != 0 && vocab->merge[i].pair != pair) i = (i + 1) & mask;
-    vocab->merge[i] = (fw_merge){pair, rank, id};
+    uint64_t pair = fw_vocab_pair(left, right), hash = fw_vocab_mix(pair);
+    size_t mask = vocab->merge_slot_n - 1, i = (size_t)hash & mask;
+    size_t bit = (size_t)(hash >> 40) & (vocab->filter_bits - 1);
+    while (vocab->merge[i] != 0 && vocab->merge[i] >> 20 != pair) i = (i + 1) & mask;
+    vocab->merge[i] = pair << 20 | rank;
+    vocab->merge_to[rank] = id;
+    vocab->filter[bit / 64] |= (uint64_t)1 << (bit % 64);
 }

@@ -14,13 +14,9 @@
 enum { FW_TOKEN_MODEL = 1, FW_TOKEN_ADDED = 2, FW_TOKEN_SPECIAL = 4, FW_TOKEN_RESPELT = 8 };
 
 /* Ids above this are refused: no vocabulary comes near, and tables are sized by the largest id. */
-enum { FW_VOCAB_MAX_ID = (1 << 22) - 1, FW_TOKEN_MAX_BYTES = 1 << 16 };
+enum { FW_VOCAB_MAX_ID = (1 << 22) - 2, FW_TOKEN_MAX_BYTES = 1 << 16, FW_MERGE_MAX_N = 1 << 20 };
 
-typedef struct fw_merge {
-    uint64_t pair; /* left id + 1 in the upper half, right id in the lower; 0: free slot */
-    uint32_t rank;
-    int32_t id; /* what they become */
-} fw_merge;
+#define FW_NO_RANK UINT32_MAX
 
 typedef struct fw_vocab {
     int32_t id_n;      /* largest id + 1 */
@@ -34,9 +30,12 @@ typedef struct fw_vocab {
     int32_t *slot; /* hash table spelling -> id; -1: free */
     size_t slot_n; /* a power of two */
     size_t token_n;
-    fw_merge *merge; /* hash table of pairs */
-    size_t merge_slot_n;
+    uint64_t *merge;      /* hash table: left id + 1, right id, rank in 22, 22 and 20 bits; 0: free slot */
+    size_t merge_slot_n;  /* a power of two */
     size_t merge_n;       /* ranks are below */
+    int32_t *merge_to;    /* of each rank: what the pair becomes */
+    uint64_t *filter;     /* a bit for each hash that a pair may have: most pairs do not merge, and need no slot */
+    size_t filter_bits;   /* a power of two */
     int32_t byte_id[256]; /* id of each single byte, -1: none */
 } fw_vocab;
 
@@ -50,6 +49,7 @@ fw_status fw_vocab_add(fw_vocab *vocab, const char *token, size_t token_bytes, i
 int32_t fw_vocab_find(const fw_vocab *vocab, const char *token, size_t token_bytes);
 const char *fw_vocab_token(const fw_vocab *vocab, int32_t id); /* NULL: none */
 
+/* merge_n: at most FW_MERGE_MAX_N. */
 fw_status fw_vocab_init_merges(fw_vocab *vocab, size_t merge_n);
 /* A later merge of the same pair replaces the earlier, as in the reference. */
 void fw_vocab_add_merge(fw_vocab *vocab, int32_t left, int32_t right, uint32_t rank, int32_t id);
@@ -62,13 +62,21 @@ static inline uint64_t fw_vocab_mix(uint64_t x) {
     return x ^ (x >> 31);
 }
 
-/* NULL: the pair does not merge. */
-static inline const fw_merge *fw_vocab_merge(const fw_vocab *vocab, int32_t left, int32_t right) {
-    uint64_t pair = ((uint64_t)(uint32_t)left + 1) << 32 | (uint32_t)right;
-    size_t mask = vocab->merge_slot_n - 1;
-    for (size_t i = (size_t)fw_vocab_mix(pair) & mask;; i = (i + 1) & mask) {
-        if (vocab->merge[i].pair == pair) return &vocab->merge[i];
-        if (vocab->merge[i].pair == 0) return NULL;
+static inline uint64_t fw_vocab_pair(int32_t left, int32_t right) {
+    return (uint64_t)(left + 1) << 22 | (uint64_t)right;
+}
+static inline int32_t fw_vocab_slot_left(uint64_t slot) { return (int32_t)(slot >> 42) - 1; }
+static inline int32_t fw_vocab_slot_right(uint64_t slot) { return (int32_t)(slot >> 20 & 0x3fffff); }
+static inline uint32_t fw_vocab_slot_rank(uint64_t slot) { return (uint32_t)(slot & 0xfffff); }
+
+/* The rank of the pair; FW_NO_RANK when it does not merge. */
+static inline uint32_t fw_vocab_merge(const fw_vocab *vocab, int32_t left, int32_t right) {
+    uint64_t pair = fw_vocab_pair(left, right), hash = fw_vocab_mix(pair);
+    size_t bit = (size_t)(hash >> 40) & (vocab->filter_bits - 1), mask = vocab->merge_slot_n - 1;
+    if (!(vocab->filter[bit / 64] >> (bit % 64) & 1)) return FW_NO_RANK;
+    for (size_t i = (size_t)hash & mask;; i = (i + 1) & mask) {
+        if (vocab->merge[i] >> 20 == pair) return fw_vocab_slot_rank(vocab->merge[i]);
+        if (vocab->merge[i] == 0) return FW_NO_RANK;
     }
 }
 

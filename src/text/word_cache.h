@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { FW_WORD_CACHE_N = 1 << 14, FW_WORD_MAX_BYTES = 32, FW_WORD_MAX_IDS = 7 };
+enum { FW_WORD_CACHE_N = 1 << 15, FW_WORD_MAX_BYTES = 32, FW_WORD_MAX_IDS = 7 };
 
 typedef struct fw_word_key {
     uint64_t first, last;        /* of words up to 16 bytes */

@@ -1,5 +1,6 @@
 /* Long words are merged by other means than short ones: the same symbols must come out, whatever the merges are. */
 #include "base/alloc.h"
+#include "support/bpe_plain.h"
 #include "text/tokenizer_parts.h"
 
 #include <setjmp.h>
@@ -51,25 +52,8 @@ static void make_vocabulary(fw_tokenizer *t, int letter_n, size_t merge_n, size_
             snprintf(text[id], sizeof text[0], "%.64s", joined);
             assert_int_equal(fw_vocab_add(&t->vocab, joined, (size_t)n, id, FW_TOKEN_MODEL, "test"), FW_OK);
         }
-        if (fw_vocab_merge(&t->vocab, left, right) == NULL) fw_vocab_add_merge(&t->vocab, left, right, rank[i], id);
-    }
-}
-
-/* The definition: look at all pairs, merge the leftmost of the lowest rank, begin again. */
-static size_t merge_plainly(int32_t *id, size_t n, const fw_vocab *vocab) {
-    for (;;) {
-        const fw_merge *best = NULL;
-        size_t at = 0;
-        for (size_t i = 0; i + 1 < n; i++) {
-            const fw_merge *m = fw_vocab_merge(vocab, id[i], id[i + 1]);
-            if (m == NULL || (best != NULL && m->rank >= best->rank)) continue;
-            best = m;
-            at = i;
-        }
-        if (best == NULL) return n;
-        id[at] = best->id;
-        memmove(&id[at + 1], &id[at + 2], (n - at - 2) * sizeof *id);
-        n--;
+        if (fw_vocab_merge(&t->vocab, left, right) == FW_NO_RANK)
+            fw_vocab_add_merge(&t->vocab, left, right, rank[i], id);
     }
 }
 
@@ -106,14 +90,14 @@ static void any_merges_give_the_same(void **state) {
         make_symbols(symbol, id, n);
         assert_int_equal(fw_bpe_run(&scratch, &t, word, n, &heap_n), FW_OK);
         assert_int_equal(fw_bpe_merge_long(symbol, &t.vocab, n), FW_OK);
-        size_t left_n = merge_plainly(id, n, &t.vocab);
+        size_t left_n = fw_test_merge_plainly(id, n, &t.vocab);
         expect_list(scratch.symbol, heap_n, id, left_n);
         expect_list(symbol, n, id, left_n);
         /* from any tokens, not letters only: then the same token comes about early here and late there */
         for (size_t i = 0; i < n; i++) id[i] = (int32_t)draw((uint64_t)t.vocab.token_n);
         make_symbols(symbol, id, n);
         assert_int_equal(fw_bpe_merge_long(symbol, &t.vocab, n), FW_OK);
-        left_n = merge_plainly(id, n, &t.vocab);
+        left_n = fw_test_merge_plainly(id, n, &t.vocab);
         expect_list(symbol, n, id, left_n);
         fw_vocab_fini(&t.vocab);
     }
@@ -138,7 +122,7 @@ static void empty_tokens_end_as_well(void **state) {
         for (size_t i = 0; i < N; i++) id[i] = (int32_t)draw(2);
         make_symbols(symbol, id, N);
         assert_int_equal(fw_bpe_merge_long(symbol, &t.vocab, N), FW_OK);
-        size_t left_n = merge_plainly(id, N, &t.vocab);
+        size_t left_n = fw_test_merge_plainly(id, N, &t.vocab);
         expect_list(symbol, N, id, left_n);
     }
     fw_vocab_fini(&t.vocab);
