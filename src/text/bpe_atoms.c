@@ -110,7 +110,7 @@ static int keep_set(fw_bpe_atoms *a, const uint64_t set[4]) {
  * *highest: of the ranks. Returns the token, or -1 when more than one is left. */
 static int32_t merge_alone(const fw_vocab *v, const unsigned char *bytes, size_t n, int32_t edge[2][4], size_t *edge_n,
                            uint32_t *highest) {
-    int32_t id[4];
+    int32_t id[4] = {-1, -1, -1, -1};
     *highest = 0;
     *edge_n = 0;
     for (size_t i = 0; i < n; i++) id[i] = v->byte_id[bytes[i]];
