@@ -55,8 +55,8 @@ static fw_status make_units(fw_batcher *b) {
     FW_TRY_OR(FW_NEW_ARRAY(b->target_n, unit_n), done);
     for (int64_t s = 0; s < d->sample_n; s++) {
         b->first[bin[s] + 2]++;
-        b->token_n[bin[s]] += d->first[s + 1] - d->first[s];
-        b->target_n[bin[s]] += d->target[s];
+        b->token_n[bin[s]] += d->sample[s].n;
+        b->target_n[bin[s]] += d->sample[s].target_n;
     }
     for (size_t u = 2; u < unit_n + 2; u++) b->first[u] += b->first[u - 1];
     for (int64_t s = 0; s < d->sample_n; s++) b->sample[b->first[bin[s] + 1]++] = s;
@@ -185,9 +185,9 @@ static fw_status find_slots(fw_batcher *b, int64_t epoch, int64_t step, int64_t 
 }
 
 static void add_document(fw_batch *batch, const fw_dataset *d, int64_t sample) {
-    const int32_t *id = d->id + d->first[sample];
-    const uint8_t *trained = d->trained + d->first[sample];
-    const int64_t n = d->first[sample + 1] - d->first[sample], start = batch->n;
+    const int32_t *id = d->id + d->sample[sample].first;
+    const uint8_t *trained = d->trained + d->sample[sample].first;
+    const int64_t n = d->sample[sample].n, start = batch->n;
     for (int64_t i = 0; i < n; i++) {
         batch->id_N[start + i] = id[i];
         batch->target_N[start + i] = i + 1 < n && trained[i + 1] ? id[i + 1] : -1;
@@ -195,7 +195,7 @@ static void add_document(fw_batch *batch, const fw_dataset *d, int64_t sample) {
         batch->first_N[start + i] = (int32_t)start;
     }
     batch->n += n;
-    batch->target_n += d->target[sample];
+    batch->target_n += d->sample[sample].target_n;
     batch->document_n++;
 }
 

@@ -59,7 +59,7 @@ static int64_t rooms_find(const rooms *r, int64_t least) {
     return -1;
 }
 
-static int64_t length(const fw_dataset *d, int64_t sample) { return d->first[sample + 1] - d->first[sample]; }
+static int64_t length(const fw_dataset *d, int64_t sample) { return d->sample[sample].n; }
 
 /* by_length: sample numbers, longest first, equal lengths in file order (a counting sort). */
 static fw_status sort_by_length(int64_t *by_length, const fw_dataset *d) {

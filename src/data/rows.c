@@ -118,6 +118,15 @@ int64_t fw_rows_bytes(const fw_rows *r, int64_t first, int64_t last) {
     return (int64_t)(record[last - 1].offset + record[last - 1].bytes - record[first].offset);
 }
 
+void fw_rows_pass(const fw_rows *r, int64_t index) {
+    const fw_mapping *m = r->unpacked.data != NULL ? &r->unpacked : &r->mapping;
+    if (m->data == NULL) return;
+    size_t end = m->bytes; /* of a Parquet file all may go: what is read again comes again */
+    if (r->format != FW_FORMAT_PARQUET && index < fw_rows_n(r))
+        end = r->records.record[(size_t)index + r->header_n].offset;
+    fw_file_unmap_pages(m, 0, end);
+}
+
 void fw_row_cursor_init(fw_row_cursor *cursor, const fw_rows *rows) { *cursor = (fw_row_cursor){.rows = rows}; }
 
 void fw_row_cursor_fini(fw_row_cursor *cursor) {

@@ -38,6 +38,9 @@ fw_format fw_rows_format(const fw_rows *r);
 /* About how many bytes of text the rows first..last-1 are: to cut work into pieces. */
 int64_t fw_rows_bytes(const fw_rows *r, int64_t first, int64_t last);
 
+/* The rows before `index` are not needed for now: their pages may go. */
+void fw_rows_pass(const fw_rows *r, int64_t index);
+
 /* Where one thread reads: Parquet is unpacked as it goes on, so rows are best asked for in order. Zero-initialise with
  * fw_row_cursor_init. */
 typedef struct fw_row_cursor {

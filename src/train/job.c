@@ -206,8 +206,10 @@ static void warn_of_length(const fw_job *job, const fw_dataset *d) {
 }
 
 fw_status fw_job_load_dataset(fw_job *job, fw_dataset **out, const char *path, int64_t max_length, bool all_tokens) {
-    fw_dataset_options options = {
-        .max_length = max_length, .vocab_size = job->model.config.V, .threads = job->threads, .all_tokens = all_tokens};
+    fw_dataset_options options = {.max_length = max_length,
+                                  .vocab_size = job->model.config.V,
+                                  .threads = job->threads,
+                                  .labels = {.all_tokens = all_tokens}};
     fw_comm_host_work_begin(job->comm, "reading the conversations");
     fw_status status = fw_dataset_load(out, path, job->tokenizer, &job->chat, &options);
     fw_comm_host_work_end(job->comm);
@@ -215,10 +217,7 @@ fw_status fw_job_load_dataset(fw_job *job, fw_dataset **out, const char *path, i
     return status;
 }
 
-size_t fw_job_dataset_bytes(const fw_dataset *d) {
-    if (d == NULL) return 0;
-    return (size_t)d->token_cap * (sizeof *d->id + sizeof *d->trained) + (size_t)d->sample_cap * 4 * sizeof(int64_t);
-}
+size_t fw_job_dataset_bytes(const fw_dataset *d) { return d == NULL ? 0 : fw_dataset_bytes(d); }
 
 fw_step fw_job_step(fw_job *job) {
     return (fw_step){.model = &job->model,

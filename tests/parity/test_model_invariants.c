@@ -205,9 +205,10 @@ static void test_neighbour_changes_nothing(void **state) {
         int64_t n, n_after;
         assert_int_equal(fw_test_lab_open(&lab, &options), FW_OK);
         assert_int_equal(fw_test_lab_losses(&lab, 0, 0, before, LOSS_CAP, &n), FW_OK);
-        int64_t changed_n = lab.dataset->target[1]; /* targets of the document that changes: the second of four */
-        int64_t skip_n = lab.dataset->target[0];
-        for (int64_t i = lab.dataset->first[1]; i < lab.dataset->first[2]; i++)
+        int64_t changed_n =
+            lab.dataset->sample[1].target_n; /* targets of the document that changes: the second of four */
+        int64_t skip_n = lab.dataset->sample[0].target_n;
+        for (int64_t i = lab.dataset->sample[1].first; i < lab.dataset->sample[2].first; i++)
             lab.dataset->id[i] = (lab.dataset->id[i] + 1) % (int32_t)lab.model.config.V;
         assert_int_equal(fw_test_lab_losses(&lab, 0, 0, after, LOSS_CAP, &n_after), FW_OK);
         assert_int_equal(n, n_after);

@@ -53,7 +53,7 @@ static void check_logits(const char *variant, const char *device) {
     int64_t n;
     const float *expected = fw_test_lab_reference(&lab, "logits", &n);
     assert_int_equal(fw_test_lab_logits(&lab, 0, logits, 64 * 128), FW_OK);
-    assert_int_equal(n, lab.dataset->first[1] * lab.model.config.V);
+    assert_int_equal(n, lab.dataset->sample[0].n * lab.model.config.V);
     double worst = 0;
     for (int64_t i = 0; i < n; i++) {
         assert_true(isfinite(logits[i]));

@@ -266,8 +266,8 @@ static fw_status forward(fw_test_lab *lab, const fw_micro_batch *b) {
 }
 
 fw_status fw_test_lab_logits(fw_test_lab *lab, int64_t sample, float *logits, int64_t cap) {
-    const int32_t *id = lab->dataset->id + lab->dataset->first[sample];
-    int64_t n = lab->dataset->first[sample + 1] - lab->dataset->first[sample], V = lab->model.config.V;
+    const int32_t *id = lab->dataset->id + lab->dataset->sample[sample].first;
+    int64_t n = lab->dataset->sample[sample].n, V = lab->model.config.V;
     FW_ASSERT(n * V <= cap);
     fw_batch *host = &lab->tokens.host;
     for (int64_t i = 0; i < n; i++) {

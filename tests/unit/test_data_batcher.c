@@ -251,7 +251,7 @@ static void test_max_tokens(void **state) {
     fw_dataset *d = make_random_dataset(40);
     int64_t longest = 0, second = 0;
     for (int64_t s = 0; s < d->sample_n; s++) {
-        int64_t n = d->first[s + 1] - d->first[s];
+        int64_t n = d->sample[s].n;
         if (n > longest)
             second = longest, longest = n;
         else if (n > second)
@@ -287,7 +287,7 @@ static int64_t pack_plainly(const fw_dataset *d, int64_t bin_tokens, int64_t *lo
     int64_t opened = 0;
     for (int64_t want = bin_tokens; want > 0; want--)
         for (int64_t s = 0; s < n; s++) {
-            if (d->first[s + 1] - d->first[s] != want) continue;
+            if (d->sample[s].n != want) continue;
             int64_t best = -1;
             for (int64_t k = 0; k < opened; k++)
                 if (load[k] + want <= bin_tokens && (best < 0 || load[k] > load[best])) best = k;
@@ -316,7 +316,7 @@ static void test_packing(void **state) {
         for (int64_t s = 0; s < N; s++) {
             assert_true(bin[s] >= 0 && bin[s] <= next); /* numbered by first sample */
             if (bin[s] == next) next++;
-            load[bin[s]] += d->first[s + 1] - d->first[s];
+            load[bin[s]] += d->sample[s].n;
         }
         assert_int_equal(next, bin_n);
         for (int64_t k = 0; k < bin_n; k++) assert_true(load[k] > 0 && load[k] <= sizes[i]);

@@ -60,7 +60,7 @@ static fw_status load(fw_dataset **out, fixture *f, const char *text, int64_t ma
 /* What is learnt of a sample, as text. */
 static void expect_trained(fixture *f, const fw_dataset *d, int64_t sample, const char *expected) {
     fw_strbuf text = {0};
-    for (int64_t i = d->first[sample]; i < d->first[sample + 1]; i++)
+    for (int64_t i = d->sample[sample].first; i < d->sample[sample].first + d->sample[sample].n; i++)
         if (d->trained[i]) assert_int_equal(fw_tokenizer_decode(f->tokenizer, &text, &d->id[i], 1, false), FW_OK);
     assert_string_equal(fw_strbuf_text(&text), expected);
     fw_strbuf_fini(&text);
@@ -77,7 +77,7 @@ static void test_labels(void **state) {
     expect_trained(f, d, 0, "Here.<|im_end|>Gone.<|im_end|>");
     expect_trained(f, d, 1, "No.<|im_end|>");
     assert_int_equal(d->stats.conversation_n, 2);
-    assert_int_equal(d->stats.token_n, d->first[2]);
+    assert_int_equal(d->stats.token_n, d->sample[1].first + d->sample[1].n);
     int64_t marks = 0;
     for (int64_t i = 0; i < d->stats.token_n; i++) marks += d->trained[i];
     assert_int_equal(d->stats.target_n, marks);
@@ -88,7 +88,7 @@ static void test_labels(void **state) {
 static void test_all_tokens(void **state) {
     fixture *f = *state;
     fw_dataset *d;
-    const fw_dataset_options options = {.all_tokens = 1};
+    const fw_dataset_options options = {.labels.all_tokens = 1};
     const char *text = TALK(ASK("a") "," SAY("b")) TALK(ASK("nobody answers"));
     assert_int_equal(fw_file_write(f->path, text, strlen(text)), FW_OK);
     assert_int_equal(fw_dataset_load(&d, f->path, f->tokenizer, &f->chat, &options), FW_OK);
@@ -107,7 +107,7 @@ static void test_counts(void **state) {
     assert_int_equal(load(&d, f, text, 0, 0, NULL), FW_OK);
     assert_int_equal(d->sample_n, 3);
     assert_int_equal(d->stats.truncated_n, 0);
-    const int64_t first_n = d->first[1], longest_n = d->stats.longest_n, first_targets = d->target[0];
+    const int64_t first_n = d->sample[1].first, longest_n = d->stats.longest_n, first_targets = d->sample[0].target_n;
     fw_dataset_destroy(d);
     assert_true(longest_n > first_n + 20);
     assert_int_equal(load(&d, f, text, first_n + 4, 0, NULL), FW_OK);
@@ -119,8 +119,8 @@ static void test_counts(void **state) {
     assert_true(d->stats.truncated_token_n > 0);
     assert_int_equal(d->stats.longest_n, first_n + 4);
     assert_int_equal(d->stats.token_n, 2 * first_n + 4);
-    assert_int_equal(d->target[0], first_targets);
-    for (int64_t s = 0; s < d->sample_n; s++) assert_true(d->target[s] > 0);
+    assert_int_equal(d->sample[0].target_n, first_targets);
+    for (int64_t s = 0; s < d->sample_n; s++) assert_true(d->sample[s].target_n > 0);
     fw_dataset_destroy(d);
 }
 
@@ -163,8 +163,7 @@ static void test_threads(void **state) {
         assert_int_equal(many->sample_n, one->sample_n);
         assert_memory_equal(many->id, one->id, (size_t)one->stats.token_n * sizeof *one->id);
         assert_memory_equal(many->trained, one->trained, (size_t)one->stats.token_n);
-        assert_memory_equal(many->first, one->first, ((size_t)one->sample_n + 1) * sizeof *one->first);
-        assert_memory_equal(many->target, one->target, (size_t)one->sample_n * sizeof *one->target);
+        assert_memory_equal(many->sample, one->sample, (size_t)one->sample_n * sizeof *one->sample);
         assert_memory_equal(&many->stats, &one->stats, sizeof one->stats);
         fw_dataset_destroy(many);
         fw_threads_destroy(threads);

@@ -1,0 +1,117 @@
+#include "data/cache.h"
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "data/cache_format.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+fw_status fw_cache_find_dir(char **out, const fw_cache_options *cache) {
+    const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    *out = NULL;
+    if (cache->dir != NULL) return fw_strdup(out, cache->dir);
+    if (xdg != NULL && xdg[0] == '/') return fw_path_join(out, xdg, "finewire/datasets");
+    return home != NULL && home[0] == '/' ? fw_path_join(out, home, ".cache/finewire/datasets") : FW_OK;
+}
+
+/* What one call works with. */
+typedef struct caching {
+    const fw_sources *sources;
+    const fw_tokenizer *tokenizer;
+    const fw_chat_template *chat;
+    const fw_dataset_options *options;
+    const fw_cache_options *cache;
+    fw_cache_key key;
+    const char *path;
+} caching;
+
+static const char *name_of(const fw_sources *sources) {
+    return sources->set_n == 1 ? sources->set[0].written : "the data sets";
+}
+
+/* Tokenise into the cache's file, on all threads that there are. */
+static fw_status build(const caching *c) {
+    fw_dataset_options options = *c->options;
+    fw_cache_writer *writer = NULL;
+    fw_dataset *d = NULL;
+    fw_threads *more = NULL;
+    fw_status status;
+    if (c->cache->machine_thread_n > fw_threads_n(options.threads)) {
+        FW_TRY_OR(fw_threads_create(&more, c->cache->machine_thread_n, NULL), done);
+        options.threads = more;
+    }
+    FW_TRY_OR(fw_cache_writer_create(&writer, c->path, &c->key), done);
+    FW_TRY_OR(fw_dataset_create(&d, name_of(c->sources), &options), done);
+    d->spill = writer;
+    FW_TRY_OR(fw_dataset_fill(d, c->sources, c->tokenizer, c->chat, &options), done);
+    FW_TRY_OR(fw_cache_writer_commit(writer, d), done);
+done:
+    fw_dataset_destroy(d);
+    fw_cache_writer_destroy(writer);
+    fw_threads_destroy(more);
+    return status;
+}
+
+/* Under the lock: what is there and sound, or made now. */
+static fw_status open_or_build(fw_dataset **out, const caching *c) {
+    const char *name = name_of(c->sources);
+    if (fw_file_exists(c->path)) {
+        fw_status status = fw_cache_open(out, c->path, &c->key, name, c->options, 1);
+        if (status == FW_OK) {
+            utimensat(AT_FDCWD, c->path, NULL, 0); /* used now: not the first to go */
+            return FW_OK;
+        }
+        if (status != FW_ERR_INPUT) return status;
+        fw_log_warning("the cache of tokenised conversations is made anew: %s", fw_trail_message());
+        unlink(c->path);
+    }
+    FW_TRY(build(c));
+    FW_TRY(fw_cache_open(out, c->path, &c->key, name, c->options, 0));
+    (*out)->from_cache = 0;
+    return FW_OK;
+}
+
+static fw_status load(fw_dataset **out, caching *c, const char *dir) {
+    fw_strbuf path = {0};
+    fw_status status;
+    int lock = -1;
+    FW_TRY_OR(fw_dir_make(dir), done);
+    FW_TRY_OR(fw_strbuf_printf(&path, "%s/%016llx%016llx.fwdata", dir, (unsigned long long)c->key.word[0],
+                               (unsigned long long)c->key.word[1]),
+              done);
+    c->path = path.data;
+    FW_TRY_OR(fw_cache_lock(&lock, c->path), done);
+    FW_TRY_OR(open_or_build(out, c), done);
+    if (fw_cache_clean(dir, c->cache->limit_bytes, c->path) != FW_OK)
+        fw_log_warning("the cache of tokenised conversations could not be cleaned: %s", fw_trail_message());
+done:
+    fw_cache_unlock(lock, fw_strbuf_text(&path));
+    fw_strbuf_fini(&path);
+    return status;
+}
+
+fw_status fw_dataset_load_cached(fw_dataset **out, const fw_sources *sources, const fw_tokenizer *tokenizer,
+                                 const fw_chat_template *chat, const fw_dataset_options *options,
+                                 const fw_cache_options *cache) {
+    caching c = {.sources = sources, .tokenizer = tokenizer, .chat = chat, .options = options, .cache = cache};
+    char *dir;
+    *out = NULL;
+    if (cache->limit_bytes == 0) return fw_dataset_load_sources(out, sources, tokenizer, chat, options);
+    FW_TRY(fw_cache_find_dir(&dir, cache));
+    if (dir == NULL) return fw_dataset_load_sources(out, sources, tokenizer, chat, options);
+    fw_status status;
+    FW_TRY_OR(fw_cache_find_key(&c.key, sources, options, cache), done);
+    status = load(out, &c, dir);
+    if (status == FW_ERR_IO && cache->dir == NULL) {
+        fw_log_warning("tokenised conversations cannot be cached and are held in memory: %s; --dataset_cache_dir names "
+                       "another folder",
+                       fw_trail_message());
+        status = fw_dataset_load_sources(out, sources, tokenizer, chat, options);
+    }
+done:
+    fw_free(dir);
+    return status;
+}

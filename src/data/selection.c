@@ -1,0 +1,137 @@
+#include "data/selection.h"
+
+#include "base/alloc.h"
+#include "base/hash.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A number of 64 bits that looks random, from a sample's tokens and the seed. */
+static uint64_t draw(const fw_sample *sample, uint64_t seed) {
+    const uint64_t words[2] = {sample->hash, seed};
+    return fw_hash_bytes(words, sizeof words);
+}
+
+/* A data set of `n` samples that shares everything of `base`; the caller fills them in and calls count. */
+static fw_status create(fw_dataset **out, fw_dataset *base, int64_t n) {
+    fw_dataset *d;
+    FW_TRY(fw_dataset_create(&d, base->name, &base->options));
+    d->base = base;
+    base->user_n++;
+    d->id = base->id;
+    d->trained = base->trained;
+    d->from_cache = base->from_cache;
+    fw_status status = FW_OK;
+    for (int32_t i = 0; i < base->source_n && status == FW_OK; i++) {
+        const fw_dataset_source *s = &base->source[i];
+        status = fw_dataset_add_source(d, s->path, s->format, s->shape, s->set);
+        if (status == FW_OK) d->source[i].row_n = s->row_n;
+    }
+    if (status == FW_OK) status = FW_NEW_ARRAY(d->sample, (size_t)n);
+    if (status == FW_OK)
+        *out = d;
+    else
+        fw_dataset_destroy(d);
+    return status;
+}
+
+static void add(fw_dataset *d, const fw_sample *sample) {
+    d->sample[d->sample_n++] = *sample;
+    d->stats.conversation_n++;
+    d->stats.token_n += sample->n;
+    d->stats.target_n += sample->target_n;
+    if (sample->n > d->stats.longest_n) d->stats.longest_n = sample->n;
+    if (sample->source >= 0 && sample->source < d->source_n) d->source[sample->source].used_n++;
+}
+
+/* What was dropped and cut on the way to the base is told of the part that is trained on. */
+static void take_counts(fw_dataset *d, const fw_dataset *base) {
+    memcpy(d->stats.drop_n, base->stats.drop_n, sizeof d->stats.drop_n);
+    d->stats.conversation_n += fw_dataset_dropped_n(base);
+    d->stats.truncated_n = base->stats.truncated_n;
+    d->stats.truncated_token_n = base->stats.truncated_token_n;
+    d->stats.reasoning_dropped_n = base->stats.reasoning_dropped_n;
+}
+
+static int compare_u64(const void *a, const void *b) {
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Samples that draw at most *limit are held out. */
+static fw_status find_limit(uint64_t *limit, const fw_dataset *d, int64_t val_n, uint64_t seed) {
+    uint64_t *drawn;
+    FW_TRY(FW_NEW_ARRAY(drawn, (size_t)d->sample_n));
+    for (int64_t s = 0; s < d->sample_n; s++) drawn[s] = draw(&d->sample[s], seed);
+    qsort(drawn, (size_t)d->sample_n, sizeof *drawn, compare_u64);
+    *limit = drawn[val_n - 1];
+    fw_free(drawn);
+    return FW_OK;
+}
+
+static fw_status split(fw_dataset **train, fw_dataset **val, fw_dataset *d, double val_size, uint64_t seed) {
+    const double wanted = val_size < 1 ? ceil(val_size * (double)d->sample_n) : floor(val_size);
+    uint64_t limit = 0;
+    int64_t val_n = 0;
+    if (wanted >= (double)d->sample_n)
+        return fw_fail(FW_ERR_OPTION, "val_size %g holds out %.0f of %lld conversations: none is left to learn",
+                       val_size, wanted, (long long)d->sample_n);
+    FW_TRY(find_limit(&limit, d, (int64_t)wanted, seed));
+    for (int64_t s = 0; s < d->sample_n; s++) val_n += draw(&d->sample[s], seed) <= limit;
+    if (val_n == d->sample_n)
+        return fw_fail(FW_ERR_OPTION, "val_size %g: all %lld conversations are the same, so they cannot be split",
+                       val_size, (long long)d->sample_n);
+    FW_TRY(create(val, d, val_n));
+    FW_TRY(create(train, d, d->sample_n - val_n));
+    for (int64_t s = 0; s < d->sample_n; s++) add(draw(&d->sample[s], seed) <= limit ? *val : *train, &d->sample[s]);
+    take_counts(*train, d);
+    FW_TRY(fw_dataset_finish(*train));
+    return fw_dataset_finish(*val);
+}
+
+fw_status fw_dataset_split(fw_dataset **train, fw_dataset **val, fw_dataset *d, double val_size, uint64_t seed) {
+    *train = *val = NULL;
+    fw_status status = split(train, val, d, val_size, seed);
+    fw_dataset_destroy(d); /* its parts keep it */
+    if (status == FW_OK) return FW_OK;
+    fw_dataset_destroy(*train);
+    fw_dataset_destroy(*val);
+    *train = *val = NULL;
+    return status;
+}
+
+static int64_t copies(const fw_dataset *d, const fw_sample *sample, const double *weight, uint64_t seed) {
+    const double w = weight[d->source[sample->source].set], whole = floor(w);
+    const double u = (double)(draw(sample, seed) >> 11) * 0x1p-53;
+    return (int64_t)whole + (u < w - whole);
+}
+
+static fw_status weigh(fw_dataset **out, fw_dataset *d, const double *weight, uint64_t seed) {
+    int64_t n = 0;
+    for (int64_t s = 0; s < d->sample_n; s++) n += copies(d, &d->sample[s], weight, seed);
+    if (n == 0)
+        return fw_fail(FW_ERR_OPTION, "the weights of the data sets leave none of %lld conversations",
+                       (long long)d->sample_n);
+    FW_TRY(create(out, d, n));
+    for (int64_t s = 0; s < d->sample_n; s++)
+        for (int64_t k = copies(d, &d->sample[s], weight, seed); k > 0; k--) add(*out, &d->sample[s]);
+    take_counts(*out, d);
+    return fw_dataset_finish(*out);
+}
+
+fw_status fw_dataset_weigh(fw_dataset **out, fw_dataset *d, const double *weight, int32_t set_n, uint64_t seed) {
+    *out = NULL;
+    int same = 1;
+    for (int32_t i = 0; i < set_n; i++) same = same && weight[i] == 1;
+    if (same) {
+        *out = d;
+        return FW_OK;
+    }
+    fw_status status = weigh(out, d, weight, seed);
+    fw_dataset_destroy(d);
+    if (status == FW_OK) return FW_OK;
+    fw_dataset_destroy(*out);
+    *out = NULL;
+    return status;
+}
