@@ -155,6 +155,15 @@ fw_status fw_shard_read(fw_shard *s, fw_shard_array array, int32_t unit, int64_t
 fw_status fw_shard_read_end(fw_shard *s);
 fw_status fw_shard_serve(fw_shard *s);
 
+/* What a rank writes of a unit when the state is saved by all ranks at once: elements [*first_n, *first_n + *n), n may be
+ * 0. It is a part of what it owns: ranks that own the same share it out. The ranges of all ranks have every element once. */
+void fw_shard_saved_range(const fw_shard_layout *layout, int rank, int32_t unit, int64_t *first_n, int64_t *n);
+/* The place of a rank's ranges among all: ascending with the elements. 0 <= place < world. */
+int fw_shard_saved_place(const fw_shard_layout *layout, int rank);
+/* Elements that this rank owns, into memory of the host. Not collective. */
+fw_status fw_shard_read_own(const fw_shard *s, fw_shard_array array, int32_t unit, int64_t first_n, int64_t n,
+                            float *out);
+
 /* ---- the life of a unit */
 
 typedef enum fw_shard_pass { FW_SHARD_PASS_FORWARD, FW_SHARD_PASS_TRAIN } fw_shard_pass;

@@ -120,6 +120,15 @@ static fw_status read_part(const fw_shard *s, fw_shard_array array, int32_t b, i
     return FW_OK;
 }
 
+fw_status fw_shard_read_own(const fw_shard *s, fw_shard_array array, int32_t unit, int64_t first_n, int64_t n,
+                            float *out) {
+    const int32_t b = s->layout.bucket_of_unit[unit];
+    const int64_t part_n = fw_shard_bucket(s, b)->part_n;
+    const int64_t at = fw_shard_unit_at(s, unit) + first_n - s->group_rank * part_n;
+    FW_ASSERT(at >= 0 && at + n <= part_n);
+    return read_part(s, array, b, at, n, out);
+}
+
 /* The owner puts what is wished for into the staging memory of all. */
 static fw_status answer(fw_shard *s, const wish *w) {
     if (s->rank == w->owner)

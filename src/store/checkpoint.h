@@ -1,20 +1,22 @@
-/* Training checkpoints: everything that a resumed run needs to go on bit by bit as if it had not stopped.
+/* Training checkpoints: everything that a resumed run needs to go on bit by bit as if it had not stopped, at any number
+ * of ranks. docs/checkpoint-format.md says it for those who write another reader.
  *
  *   OUTPUT_DIR/step-00000050/
- *     model.safetensors        fp32 master weights, Hugging Face names
- *     exp_avg.safetensors      first moments, the same names
- *     exp_avg_sq.safetensors   second moments
- *     config.json, tokenizer.json, ...   the small files of the model folder: the checkpoint loads as a model
- *     manifest.json            format version, every file with its size and XXH64, and the state below
+ *     shard-00001-model-00001-of-00003.safetensors   what one rank owned: fp32 master weights under their Hugging Face
+ *     ...                                            names and both moments, in PyTorch's distributed-checkpoint form
+ *     config.json, tokenizer.json, ...               the small files of the model folder
+ *     manifest.json                                  format version, every piece with its place and XXH64, the state below
  *
- * Written as ".tmp-step-00000050-PID", every file synced, the folder renamed, the parent synced: a checkpoint that is
- * there under its name is complete, and the manifest shows if it was damaged later. */
+ * Every rank writes its own part into ".tmp-step-00000050-PID"; all files are synced; one rank adds the manifest, renames
+ * the folder and syncs the parent: a checkpoint that is there under its name is complete, and the manifest shows if it
+ * was damaged later. */
 #ifndef FW_STORE_CHECKPOINT_H
 #define FW_STORE_CHECKPOINT_H
 
 #include "base/json.h"
 #include "model/param_table.h"
 #include "store/safetensors.h"
+#include "store/staged_folder.h"
 
 /* Where the run stands. Strings and JSON are borrowed when saving, owned by the struct after loading. */
 typedef struct fw_checkpoint_state {
@@ -23,10 +25,13 @@ typedef struct fw_checkpoint_state {
     int64_t epoch_i, position; /* whole epochs done; examples of the running epoch done (global order) */
     uint64_t seed, data_seed;
     int64_t world_size;
+    char strategy[16]; /* "zero3"; what wrote it: any other can load it */
     uint64_t data_hash;
     int64_t optimizer_step; /* t of the Adam bias correction */
-    json_t *options;        /* resolved options, an object or NULL */
-    json_t *extra;          /* whatever else the trainer keeps, an object or NULL */
+    json_t *options;        /* resolved options, an object or NULL, as all below */
+    json_t *run;            /* identity of the run: model, tokenizer, data (run_folder.h) */
+    json_t *schedule;       /* of the learning rate, as it was resolved */
+    json_t *metrics;        /* "loss", "eval_loss", ... at this step */
 } fw_checkpoint_state;
 void fw_checkpoint_state_fini(fw_checkpoint_state *state); /* after loading only */
 
@@ -38,30 +43,65 @@ typedef enum fw_checkpoint_array {
     FW_CHECKPOINT_ARRAY_N
 } fw_checkpoint_array;
 
-/* Gives out[0, n) = elements [first_n, first_n + n) of a parameter in one of the arrays. Asked array by array, in order
- * of the table, at most FW_CHECKPOINT_CHUNK_N at a time. */
+/* Gives out[0, n) = elements [first_n, first_n + n) of a parameter in one of the arrays, at most FW_CHECKPOINT_CHUNK_N
+ * at a time, of what the caller's share has. */
 typedef fw_status (*fw_checkpoint_source)(void *context, fw_checkpoint_array array, const fw_param *param,
                                           int64_t first_n, int64_t n, float *out);
 enum { FW_CHECKPOINT_CHUNK_N = 1 << 18 };
 
-/* Bytes on disk of one checkpoint (an upper bound; the small files of the model folder come on top), for a check
- * before training starts. */
-uint64_t fw_checkpoint_bytes(const fw_param_table *table);
+/* Elements [first_n, first_n + n) of something flat. */
+typedef struct fw_checkpoint_range {
+    int64_t first_n, n;
+} fw_checkpoint_range;
 
-/* One rank calls this. source_dir: model folder whose small files are copied. An older checkpoint of the same step is
- * replaced. Streamed: one chunk is held at a time. Errors: FW_ERR_IO (no space: bytes needed and free are named),
- * FW_ERR_NOMEM, and what the source returns; then nothing has changed.
- * *path (may be NULL): the folder written, to be released with fw_free. */
+/* What one writer writes. The ranges of all places together have every element of every unit exactly once. */
+typedef struct fw_checkpoint_share {
+    int place, place_n;               /* 0 <= place < place_n; names the files */
+    const fw_checkpoint_range *range; /* [unit_n], elements of each unit; n may be 0 */
+    fw_checkpoint_source read;
+    void *context;
+} fw_checkpoint_share;
+/* An even part of every unit: what a place has when nobody owns anything yet. range: [unit_n]. */
+void fw_checkpoint_even_ranges(fw_checkpoint_range *range, const fw_param_table *table, int place, int place_n);
+
+/* Bytes on disk of one checkpoint of so many writers (an upper bound; the small files of the model folder come on top),
+ * for a check before training starts. */
+uint64_t fw_checkpoint_bytes(const fw_param_table *table, int place_n);
+
+/* Saving: one process begins, every writer writes its part, the first one commits. */
+typedef struct fw_checkpoint_writer {
+    fw_staged_folder staged; /* staged.path_tmp: where parts are written */
+    json_t *small_files;     /* of the manifest */
+} fw_checkpoint_writer;
+/* source_dir: model folder whose small files are copied. An older checkpoint of the same step is replaced by commit.
+ * Errors: FW_ERR_IO (no space: bytes needed and free are named), FW_ERR_NOMEM; then nothing has changed. */
+fw_status fw_checkpoint_begin(fw_checkpoint_writer *w, const char *output_dir, const char *source_dir,
+                              const fw_param_table *table, int64_t step, int place_n);
+/* Streamed: one chunk is held at a time. *part: what the manifest will say, an object owned by the caller. `dir` as
+ * begin made it, in any process that sees it. Errors: FW_ERR_IO, FW_ERR_NOMEM, and what the source returns. */
+fw_status fw_checkpoint_write_part(json_t **part, const char *dir, const fw_param_table *table,
+                                   const fw_checkpoint_share *share);
+/* Parts of all places in order. Every file they name must be seen from here with its size: FW_ERR_IO naming one that is
+ * not (each writer has a folder of its own). The folder has its final name afterwards. */
+fw_status fw_checkpoint_commit(fw_checkpoint_writer *w, const fw_param_table *table, json_t *const *part, int part_n,
+                               const fw_checkpoint_state *state);
+/* Without a commit nothing is left. Takes a zeroed or finished one. */
+void fw_checkpoint_writer_close(fw_checkpoint_writer *w);
+
+/* All of it in one process, cut for place_n ranks. *path (may be NULL): the folder written, to be released with fw_free. */
 fw_status fw_checkpoint_save(char **path, const char *output_dir, const char *source_dir, const fw_param_table *table,
-                             fw_checkpoint_source source, void *context, const fw_checkpoint_state *state);
+                             int place_n, fw_checkpoint_source source, void *context,
+                             const fw_checkpoint_state *state);
 
-/* An open checkpoint: its arrays are mapped, and read where they are wanted. */
+/* An open checkpoint: its files are mapped, and read where they are wanted. */
 typedef struct fw_checkpoint_files {
     const fw_param_table *table; /* borrowed */
-    fw_safetensors file[FW_CHECKPOINT_ARRAY_N];
+    struct fw_manifest_index *index;
+    fw_safetensors *file;                    /* [index->file_n]; small files stay closed */
+    const struct fw_manifest_tensor **wanted; /* [FW_CHECKPOINT_ARRAY_N * param_n] */
 } fw_checkpoint_files;
-/* state may be NULL. Sizes of all files, the manifest, and names and shapes of all tensors are checked; call
- * fw_checkpoint_verify first to check every byte.
+/* state may be NULL. The manifest, sizes and headers of all files, names and shapes of all tensors are checked, and that
+ * their pieces leave no gap and do not overlap; call fw_checkpoint_verify first to check every byte.
  * Errors: FW_ERR_INPUT naming file and reason (a tensor or file that is missing, another shape, ...). */
 fw_status fw_checkpoint_open(fw_checkpoint_files *out, const char *path, const fw_param_table *table,
                              fw_checkpoint_state *state);
@@ -70,8 +110,9 @@ void fw_checkpoint_close(fw_checkpoint_files *files); /* takes a zeroed or close
 fw_status fw_checkpoint_read(const fw_checkpoint_files *files, fw_checkpoint_array array, int32_t unit, int64_t first_n,
                              int64_t n, float *out);
 fw_status fw_checkpoint_load_state(fw_checkpoint_state *state, const char *path);
-/* Reads every byte and compares with the manifest. Errors: FW_ERR_INPUT naming the file and what differs. */
-fw_status fw_checkpoint_verify(const char *path);
+/* Compares with the manifest: sizes of all files and headers of the weights, which must say the same of every piece; with
+ * `full` every byte. Errors: FW_ERR_INPUT naming the file, the tensor and what differs. */
+fw_status fw_checkpoint_verify(const char *path, bool full);
 
 /* A checkpoint of a folder, oldest first. */
 typedef struct fw_checkpoint_entry {

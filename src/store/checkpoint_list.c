@@ -97,7 +97,7 @@ fw_status fw_checkpoint_newest(char **path, const char *output_dir) {
     FW_TRY(fw_checkpoint_list_init(&list, output_dir));
     fw_status status = FW_OK;
     for (size_t i = list.entry_n; i > 0; i--) {
-        status = fw_checkpoint_verify(list.entry[i - 1].path);
+        status = fw_checkpoint_verify(list.entry[i - 1].path, true);
         if (status == FW_OK) {
             *path = list.entry[i - 1].path;
             list.entry[i - 1].path = NULL;

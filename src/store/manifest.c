@@ -4,20 +4,28 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/plural.h"
+#include "store/checkpoint_pieces.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { FORMAT_VERSION = 1, MANIFEST_LIMIT_BYTES = 64 << 20, FILE_MAX = 100000 };
+enum { FORMAT_VERSION = 2, MANIFEST_LIMIT_BYTES = 64 << 20, FILE_MAX = 100000 };
 static const char FORMAT[] = "finewire-checkpoint";
 
-static fw_status nomem(void) { return fw_fail(FW_ERR_NOMEM, "out of memory while making a checkpoint's manifest"); }
+fw_status fw_manifest_hex(uint64_t *out, const json_t *object, const char *key, const char *where) {
+    const char *text = json_string_value(json_object_get(object, key));
+    if (text == NULL || strlen(text) != 16 || strspn(text, "0123456789abcdef") != 16)
+        return fw_fail(FW_ERR_INPUT, "%s: \"%s\" must be 16 hexadecimal digits", where, key);
+    *out = strtoull(text, NULL, 16);
+    return FW_OK;
+}
 
 /* Sets key to value, which is given away. */
 static fw_status set(json_t *object, const char *key, json_t *value) {
-    return json_object_set_new(object, key, value) == 0 ? FW_OK : nomem();
+    if (json_object_set_new(object, key, value) == 0) return FW_OK;
+    return fw_fail(FW_ERR_NOMEM, "out of memory while making a checkpoint's manifest");
 }
 
 static json_t *hex(uint64_t value) {
@@ -26,11 +34,19 @@ static json_t *hex(uint64_t value) {
     return json_string(text);
 }
 
-static fw_status parse_hex(uint64_t *out, const json_t *value, const char *where, const char *key) {
-    const char *text = json_string_value(value);
-    if (text == NULL || strlen(text) != 16 || strspn(text, "0123456789abcdef") != 16)
-        return fw_fail(FW_ERR_INPUT, "%s: \"%s\" must be 16 hexadecimal digits", where, key);
-    *out = strtoull(text, NULL, 16);
+/* Every tensor with its shape, still without pieces. */
+static fw_status add_tensors(json_t *manifest, const fw_param_table *table) {
+    json_t *tensors = json_object();
+    FW_TRY(set(manifest, "tensors", tensors));
+    for (int array = 0; array < FW_CHECKPOINT_ARRAY_N; array++)
+        for (int32_t i = 0; i < table->param_n; i++) {
+            const fw_param *p = &table->param[i];
+            char name[FW_PIECE_NAME_BYTES];
+            fw_piece_tensor_name(name, (fw_checkpoint_array)array, p->name);
+            json_t *shape = p->cols == 0 ? json_pack("[I]", (json_int_t)p->rows)
+                                         : json_pack("[I, I]", (json_int_t)p->rows, (json_int_t)p->cols);
+            FW_TRY(set(tensors, name, json_pack("{s:s, s:o, s:[]}", "dtype", "F32", "shape", shape, "pieces")));
+        }
     return FW_OK;
 }
 
@@ -49,10 +65,14 @@ fw_status fw_manifest_make(json_t **out, const fw_checkpoint_state *s, const fw_
     FW_TRY_OR(set(m, "data_seed", hex(s->data_seed)), fail);
     FW_TRY_OR(set(m, "data_hash", hex(s->data_hash)), fail);
     FW_TRY_OR(set(m, "world_size", json_integer(s->world_size)), fail);
+    FW_TRY_OR(set(m, "strategy", json_string(s->strategy)), fail);
     FW_TRY_OR(set(m, "parameter_n", json_integer(table->parameter_n)), fail);
     if (s->options != NULL) FW_TRY_OR(set(m, "options", json_incref(s->options)), fail);
-    if (s->extra != NULL) FW_TRY_OR(set(m, "extra", json_incref(s->extra)), fail);
+    if (s->run != NULL) FW_TRY_OR(set(m, "run", json_incref(s->run)), fail);
+    if (s->schedule != NULL) FW_TRY_OR(set(m, "schedule", json_incref(s->schedule)), fail);
+    if (s->metrics != NULL) FW_TRY_OR(set(m, "metrics", json_incref(s->metrics)), fail);
     FW_TRY_OR(set(m, "files", json_object()), fail);
+    FW_TRY_OR(add_tensors(m, table), fail);
     *out = m;
     return FW_OK;
 fail:
@@ -61,33 +81,67 @@ fail:
     return status;
 }
 
-fw_status fw_manifest_add_file(json_t *manifest, const char *name, uint64_t bytes, uint64_t hash) {
-    json_t *file = json_object();
-    fw_status status;
-    FW_TRY_OR(set(file, "bytes", json_integer((json_int_t)bytes)), fail);
-    FW_TRY_OR(set(file, "xxh64", hex(hash)), fail);
-    return set(json_object_get(manifest, "files"), name, file);
-fail:
-    json_decref(file);
-    return status;
+static fw_status put_key(fw_strbuf *out, const char *key) {
+    json_t *text = json_string(key);
+    fw_status status = text == NULL ? fw_fail(FW_ERR_NOMEM, "out of memory while writing a manifest")
+                                    : fw_json_dump(out, text, JSON_ENCODE_ANY);
+    json_decref(text);
+    return status == FW_OK ? fw_strbuf_puts(out, ": ") : status;
 }
 
-static fw_status own_hash(uint64_t *out, const json_t *manifest) {
+/* A member a line, which is what people can read and diff; below that, compact. */
+static fw_status put_members(fw_strbuf *out, const json_t *object, const char *indent, bool nested) {
+    const char *key, *comma = "";
+    json_t *value;
+    FW_TRY(fw_strbuf_puts(out, "{"));
+    json_object_foreach((json_t *)(uintptr_t)object, key, value) {
+        FW_TRY(fw_strbuf_printf(out, "%s\n%s", comma, indent));
+        FW_TRY(put_key(out, key));
+        comma = ",";
+        if (nested && (strcmp(key, "files") == 0 || strcmp(key, "tensors") == 0)) {
+            FW_TRY(put_members(out, value, "    ", false));
+            FW_TRY(fw_strbuf_puts(out, "\n  }"));
+        } else
+            FW_TRY(fw_json_dump(out, value, JSON_COMPACT | JSON_ENCODE_ANY));
+    }
+    return FW_OK;
+}
+
+fw_status fw_manifest_seal(fw_strbuf *text) {
+    uint64_t hash = fw_hash_bytes(text->data, text->len_bytes);
+    return fw_strbuf_printf(text, "\"manifest_xxh64\": \"%016" PRIx64 "\"\n}\n", hash);
+}
+
+fw_status fw_manifest_save(const json_t *manifest, const char *dir) {
     fw_strbuf text = {0};
-    fw_status status = fw_json_dump(&text, manifest, JSON_COMPACT);
-    if (status == FW_OK) *out = fw_hash_bytes(text.data, text.len_bytes);
+    char *path = NULL;
+    fw_status status;
+    FW_TRY_OR(put_members(&text, manifest, "  ", true), done);
+    FW_TRY_OR(fw_strbuf_puts(&text, ",\n  "), done);
+    FW_TRY_OR(fw_manifest_seal(&text), done);
+    FW_TRY_OR(fw_path_join(&path, dir, "manifest.json"), done);
+    FW_TRY_OR(fw_file_write(path, text.data, text.len_bytes), done);
+done:
     fw_strbuf_fini(&text);
+    fw_free(path);
     return status;
 }
 
-fw_status fw_manifest_save(json_t *manifest, const char *dir) {
-    uint64_t hash = 0;
-    FW_TRY(own_hash(&hash, manifest));
-    FW_TRY(set(manifest, "manifest_xxh64", hex(hash)));
-    char *path;
-    FW_TRY(fw_path_join(&path, dir, "manifest.json"));
-    fw_status status = fw_json_save(manifest, path);
-    fw_free(path);
+/* The last line and its checksum of all before it. */
+static fw_status check_seal(const char *text, size_t text_bytes, const char *where) {
+    enum { SEAL_BYTES = 39 }; /* "manifest_xxh64": "16 digits"\n}\n */
+    fw_strbuf want = {0};
+    fw_status status = FW_OK;
+    if (text_bytes < SEAL_BYTES || memcmp(text + text_bytes - SEAL_BYTES, "\"manifest_xxh64\": ", 18) != 0)
+        return fw_fail(FW_ERR_INPUT, "%s: the manifest is damaged: it does not end with \"manifest_xxh64\"", where);
+    size_t body_bytes = text_bytes - SEAL_BYTES;
+    FW_TRY_OR(fw_strbuf_append(&want, text, body_bytes), done);
+    FW_TRY_OR(fw_manifest_seal(&want), done);
+    if (memcmp(text + body_bytes, want.data + body_bytes, SEAL_BYTES) != 0)
+        status = fw_fail(FW_ERR_INPUT, "%s: the manifest is damaged: its checksum is %.16s, not %.16s", where,
+                         want.data + body_bytes + 19, text + body_bytes + 19);
+done:
+    fw_strbuf_fini(&want);
     return status;
 }
 
@@ -101,10 +155,8 @@ static fw_status check_files(const json_t *manifest, const char *where) {
         if (name[0] == 0 || name[0] == '.' || strchr(name, '/') != NULL)
             return fw_fail(FW_ERR_INPUT, "%s: \"files\" has \"%.200s\", which is not a plain name", where, name);
         int64_t bytes;
-        uint64_t hash;
         if (!json_is_object(file)) return fw_fail(FW_ERR_INPUT, "%s: \"%.200s\" is not an object", where, name);
         FW_TRY(fw_json_need_int(&bytes, file, "bytes", 0, INT64_MAX, where));
-        FW_TRY(parse_hex(&hash, json_object_get(file, "xxh64"), where, "xxh64"));
     }
     return FW_OK;
 }
@@ -126,15 +178,15 @@ fw_status fw_manifest_parse(json_t **out, const char *text, size_t text_bytes, c
                          where, (int)version, FORMAT_VERSION);
         goto fail;
     }
-    uint64_t said = 0, is = 0;
-    FW_TRY_OR(parse_hex(&said, json_object_get(m, "manifest_xxh64"), where, "manifest_xxh64"), fail);
-    json_object_del(m, "manifest_xxh64");
-    FW_TRY_OR(own_hash(&is, m), fail);
-    if (said != is) {
-        status = fw_fail(FW_ERR_INPUT, "%s: the manifest is damaged: its checksum is %016" PRIx64 ", not %016" PRIx64,
-                         where, is, said);
+    if (version < FORMAT_VERSION) {
+        status = fw_fail(FW_ERR_INPUT,
+                         "%s: format version %d, of a finewire before 0.1.0, which no released one reads; train from "
+                         "its model.safetensors with --model, into another --output_dir",
+                         where, (int)version);
         goto fail;
     }
+    FW_TRY_OR(check_seal(text, text_bytes, where), fail);
+    json_object_del(m, "manifest_xxh64");
     FW_TRY_OR(check_files(m, where), fail);
     *out = m;
     return FW_OK;
@@ -197,11 +249,16 @@ fw_status fw_manifest_state(fw_checkpoint_state *out, const json_t *m, const cha
     FW_TRY(fw_json_need_int(&s.epoch_i, m, "epoch_i", 0, INT64_MAX, where));
     FW_TRY(fw_json_need_int(&s.position, m, "position", 0, INT64_MAX, where));
     FW_TRY(fw_json_need_int(&s.world_size, m, "world_size", 1, INT32_MAX, where));
-    FW_TRY(parse_hex(&s.seed, json_object_get(m, "seed"), where, "seed"));
-    FW_TRY(parse_hex(&s.data_seed, json_object_get(m, "data_seed"), where, "data_seed"));
-    FW_TRY(parse_hex(&s.data_hash, json_object_get(m, "data_hash"), where, "data_hash"));
+    FW_TRY(fw_manifest_hex(&s.seed, m, "seed", where));
+    FW_TRY(fw_manifest_hex(&s.data_seed, m, "data_seed", where));
+    FW_TRY(fw_manifest_hex(&s.data_hash, m, "data_hash", where));
+    const char *strategy;
+    FW_TRY(fw_json_get_string(&strategy, m, "strategy", "", where));
+    snprintf(s.strategy, sizeof s.strategy, "%s", strategy);
     s.options = json_incref(json_object_get(m, "options"));
-    s.extra = json_incref(json_object_get(m, "extra"));
+    s.run = json_incref(json_object_get(m, "run"));
+    s.schedule = json_incref(json_object_get(m, "schedule"));
+    s.metrics = json_incref(json_object_get(m, "metrics"));
     *out = s;
     return FW_OK;
 }

@@ -32,7 +32,7 @@ static fw_status make_identity(json_t **out, const fw_run_state *s) {
 /* Room for one checkpoint and the final model, before any work is done. */
 static fw_status check_space(const fw_run_state *s) {
     uint64_t free_bytes, needed = 2 * (uint64_t)s->job->model.table.parameter_n;
-    if (s->options->save_strategy != FW_WHEN_NO) needed += fw_checkpoint_bytes(&s->job->model.table);
+    if (s->options->save_strategy != FW_WHEN_NO) needed += fw_checkpoint_bytes(&s->job->model.table, fw_comm_world(s->job->comm));
     FW_TRY(fw_disk_free(&free_bytes, s->options->output_dir));
     if (free_bytes < needed)
         return fw_fail(
@@ -48,12 +48,11 @@ static fw_status claim_folder(fw_run_state *s, char **checkpoint) {
     const fw_options *o = s->options;
     const char *resume = o->resume_from_checkpoint;
     char *final = NULL;
-    json_t *identity = NULL;
     fw_status status;
     FW_TRY_OR(fw_path_join(&final, o->output_dir, "final"), done);
     FW_TRY_OR(fw_output_lock_take(&s->lock, o->output_dir), done);
     FW_TRY_OR(fw_stale_remove(o->output_dir, &s->lock), done); /* first: it may be the room that is lacking */
-    FW_TRY_OR(make_identity(&identity, s), done);
+    FW_TRY_OR(make_identity(&s->identity, s), done);
 
     fw_run_mode mode = strcmp(resume, "never") == 0 ? FW_RUN_FRESH : FW_RUN_RESUME;
     if (o->overwrite_output_dir) mode = FW_RUN_OVERWRITE;
@@ -61,9 +60,9 @@ static fw_status claim_folder(fw_run_state *s, char **checkpoint) {
     FW_TRY_OR(fw_export_check_target(final, s->job->model_dir), done);
     if (o->trace != NULL) FW_TRY_OR(fw_trace_file_check(o->trace), done);
     /* What fails from here on must not leave a folder that counts as a run. Overwriting makes room first. */
-    if (mode == FW_RUN_RESUME && strcmp(resume, "auto") != 0) FW_TRY_OR(fw_checkpoint_verify(resume), done);
+    if (mode == FW_RUN_RESUME && strcmp(resume, "auto") != 0) FW_TRY_OR(fw_checkpoint_verify(resume, true), done);
     if (mode != FW_RUN_OVERWRITE) FW_TRY_OR(check_space(s), done);
-    FW_TRY_OR(fw_run_begin(o->output_dir, identity, mode), done);
+    FW_TRY_OR(fw_run_begin(o->output_dir, s->identity, mode), done);
     if (mode == FW_RUN_RESUME) {
         if (strcmp(resume, "auto") == 0)
             FW_TRY_OR(fw_checkpoint_newest(checkpoint, o->output_dir), done);
@@ -72,7 +71,6 @@ static fw_status claim_folder(fw_run_state *s, char **checkpoint) {
     }
     if (mode == FW_RUN_OVERWRITE) FW_TRY_OR(check_space(s), done);
 done:
-    json_decref(identity);
     fw_free(final);
     return status;
 }
@@ -150,48 +148,10 @@ fw_status fw_run_state_begin(fw_run_state *s, int64_t *step) {
     return FW_OK;
 }
 
-/* ---- saving: rank 0 writes, and asks the owners for what it does not have */
-
-static fw_status read_owned(void *context, fw_checkpoint_array array, const fw_param *p, int64_t first_n, int64_t n,
-                            float *out) {
-    static const fw_shard_array arrays[FW_CHECKPOINT_ARRAY_N] = {[FW_CHECKPOINT_WEIGHT] = FW_SHARD_WEIGHT,
-                                                                 [FW_CHECKPOINT_EXP_AVG] = FW_SHARD_EXP_AVG,
-                                                                 [FW_CHECKPOINT_EXP_AVG_SQ] = FW_SHARD_EXP_AVG_SQ};
-    return fw_shard_read(context, arrays[array], p->unit, p->offset_n + first_n, n, out);
-}
+/* ---- the final model: rank 0 writes, and asks the owners for what it does not have */
 
 static fw_status read_weight(void *context, const fw_param *p, int64_t first_n, int64_t n, float *out) {
     return fw_shard_read(context, FW_SHARD_WEIGHT, p->unit, p->offset_n + first_n, n, out);
-}
-
-static fw_status write_checkpoint(fw_run_state *s, int64_t step, double epoch) {
-    const fw_options *o = s->options;
-    int64_t spe = fw_batcher_steps_per_epoch(s->batcher);
-    int64_t units_per_step =
-        o->per_device_train_batch_size * o->gradient_accumulation_steps * fw_comm_world(s->job->comm);
-    fw_checkpoint_state state = {.step = step,
-                                 .epoch = epoch,
-                                 .epoch_i = step / spe,
-                                 .position = step % spe * units_per_step,
-                                 .seed = (uint64_t)o->seed,
-                                 .data_seed = (uint64_t)o->data_seed,
-                                 .world_size = fw_comm_world(s->job->comm),
-                                 .data_hash = s->dataset->hash,
-                                 .optimizer_step = step};
-    char *path = NULL;
-    fw_status status;
-    FW_TRY_OR(fw_options_to_json(&state.options, o), done);
-    FW_TRY_OR(fw_checkpoint_save(&path, o->output_dir, s->job->model_dir, &s->job->model.table, read_owned,
-                                 s->job->shard, &state),
-              done);
-    FW_TRY_OR(fw_checkpoint_prune(o->output_dir, o->save_total_limit), done);
-    fw_free(s->last_checkpoint);
-    s->last_checkpoint = path;
-    path = NULL;
-done:
-    json_decref(state.options);
-    fw_free(path);
-    return status;
 }
 
 /* What rank 0 has written, or has failed to; the others have served until then. A failure of the group itself is not
@@ -202,20 +162,6 @@ static fw_status end_of_writing(fw_run_state *s, fw_status status) {
     FW_TRY(is_writer(s) ? fw_shard_read_end(s->job->shard) : FW_OK);
     if (status != FW_OK) fw_trail_restore(&trail);
     return fw_comm_agree(s->job->comm, status);
-}
-
-fw_status fw_run_state_save(fw_run_state *s, int64_t step, double epoch) {
-    fw_status status;
-    if (is_writer(s)) {
-        fw_comm_host_work_begin(s->job->comm, "writing a checkpoint");
-        status = write_checkpoint(s, step, epoch);
-        fw_comm_host_work_end(s->job->comm);
-    } else {
-        status = fw_shard_serve(s->job->shard);
-    }
-    FW_TRY(end_of_writing(s, status));
-    s->last_saved_step = step;
-    return FW_OK;
 }
 
 static fw_status write_model(fw_run_state *s, const char *dir) {
@@ -238,6 +184,8 @@ fw_status fw_run_state_export(fw_run_state *s, char **path) {
 
 void fw_run_state_end(fw_run_state *s) {
     fw_output_lock_release(&s->lock);
+    json_decref(s->identity);
+    s->identity = NULL;
     fw_free(s->last_checkpoint);
     s->last_checkpoint = NULL;
 }

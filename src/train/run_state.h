@@ -5,6 +5,7 @@
 #include "store/checkpoint.h"
 #include "store/run_folder.h"
 #include "train/job.h"
+#include "train/schedule.h"
 
 typedef struct fw_run_state {
     const fw_options *options; /* borrowed, as all below */
@@ -12,15 +13,25 @@ typedef struct fw_run_state {
     const fw_dataset *dataset;
     const fw_batcher *batcher;
     fw_output_lock lock;   /* rank 0 */
+    json_t *identity;      /* rank 0: what run.json says */
     char *last_checkpoint; /* written by this run */
     int64_t last_saved_step;
 } fw_run_state;
 
+/* Where the run stands when it is saved. */
+typedef struct fw_run_progress {
+    int64_t step;
+    double epoch;
+    int64_t epoch_i, position; /* whole epochs; samples (or bins) of the running one */
+    double loss, eval_loss;    /* of this step, and of the last evaluation; NAN: none */
+    const fw_schedule *schedule;
+} fw_run_progress;
+
 /* Take the output folder and find where to go on: *step = 0 for a fresh start. Everything is loaded when it is not.
  * Collective. Errors: FW_ERR_OPTION (another run holds the folder, or another run's files are in it), FW_ERR_INPUT. */
 fw_status fw_run_state_begin(fw_run_state *s, int64_t *step);
-/* Write a checkpoint of `step`; prune. Collective. */
-fw_status fw_run_state_save(fw_run_state *s, int64_t step, double epoch);
+/* Write a checkpoint, each rank its own part of it; prune. Collective. */
+fw_status fw_run_state_save(fw_run_state *s, const fw_run_progress *progress); /* save_state.c */
 /* Write the model to OUTPUT_DIR/final; *path is its name (fw_free). Collective. */
 fw_status fw_run_state_export(fw_run_state *s, char **path);
 void fw_run_state_end(fw_run_state *s); /* takes a zeroed one with lock.fd = -1 */

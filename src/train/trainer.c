@@ -38,6 +38,7 @@ typedef struct trainer {
         double loss;
     } window;
     double last_logged_loss;
+    double step_loss, eval_loss; /* of the last step, of the last evaluation; NAN: none */
     uint64_t peak_bytes;
     fw_shard_counters traffic; /* of all steps of this process */
     fw_shard_counters read;    /* the last reading: what comes after it belongs to the next step */
@@ -136,6 +137,7 @@ static fw_status evaluate(trainer *t, int64_t step) {
     FW_TRY(fw_step_evaluate(&t->step, t->eval_batcher, &sum));
     fw_trace_since(FW_TRACE_HOST, "evaluate", start_ns);
     double loss = fw_loss_mean(&sum);
+    t->eval_loss = loss;
     FW_TRY(fw_metrics_write_eval(&t->metrics, step, epoch_of(t, step), loss, sum.target_n));
     if (t->hooks->evaluated != NULL) t->hooks->evaluated(t->hooks->context, step, loss, sum.target_n);
     return FW_OK;
@@ -143,7 +145,16 @@ static fw_status evaluate(trainer *t, int64_t step) {
 
 static fw_status save(trainer *t, int64_t step) {
     uint64_t start_ns = fw_trace_now();
-    FW_TRY(fw_run_state_save(&t->state, step, epoch_of(t, step)));
+    const fw_options *o = t->o;
+    int64_t units = o->per_device_train_batch_size * o->gradient_accumulation_steps * fw_comm_world(t->job.comm);
+    fw_run_progress progress = {.step = step,
+                                .epoch = epoch_of(t, step),
+                                .epoch_i = step / t->steps_per_epoch,
+                                .position = step % t->steps_per_epoch * units,
+                                .loss = t->step_loss,
+                                .eval_loss = t->eval_loss,
+                                .schedule = &t->schedule};
+    FW_TRY(fw_run_state_save(&t->state, &progress));
     fw_trace_since(FW_TRACE_HOST, "save", start_ns);
     if (t->hooks->saved != NULL) t->hooks->saved(t->hooks->context, step, t->state.last_checkpoint);
     return FW_OK;
@@ -182,6 +193,7 @@ static fw_status report(trainer *t, int64_t step, const fw_step_result *r, uint6
     t->window.token_n += r->token_n;
     t->window.ns += ns;
     t->window.loss += r->loss;
+    t->step_loss = r->loss;
     fw_train_report told = {.step = step,
                             .step_n = t->step_n,
                             .epoch = epoch_of(t, step),
@@ -324,7 +336,7 @@ fw_status fw_train_run(const fw_options *options, const fw_train_hooks *hooks, b
     t->o = &t->resolved;
     t->hooks = hooks;
     t->state.lock.fd = -1;
-    t->last_logged_loss = NAN;
+    t->last_logged_loss = t->step_loss = t->eval_loss = NAN;
     fw_interrupt_install();
 
     int64_t first_step = 0;

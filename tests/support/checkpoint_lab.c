@@ -44,6 +44,7 @@ int fw_test_checkpoint_setup(void **state) {
         for (int64_t i = 0; i < fw_lab.model.table.total_n; i++)
             fw_lab.moment[k][i] = (float)(i % 977) * 1e-9f * (float)(k + 1);
     }
+    fw_lab.place_n = 2;
     fw_log_set_sink(collect, NULL, FW_LOG_DEBUG);
     return 0;
 }
@@ -84,13 +85,14 @@ fw_status fw_test_save(const char *out, int64_t step) {
                                  .position = 17,
                                  .seed = UINT64_MAX,
                                  .data_seed = 7,
-                                 .world_size = 2,
+                                 .world_size = fw_lab.place_n,
+                                 .strategy = "zero3",
                                  .data_hash = 0x8123456789abcdefu};
     json_t *options = json_pack("{s:f, s:s}", "learning_rate", 1e-5, "lr_scheduler_type", "cosine");
     state.options = options;
     fw_status status = options == NULL ? fw_fail(FW_ERR_NOMEM, "test")
                                        : fw_checkpoint_save(NULL, out, fw_lab.source, &fw_lab.model.table,
-                                                            fw_test_from_memory, NULL, &state);
+                                                            fw_lab.place_n, fw_test_from_memory, NULL, &state);
     json_decref(options);
     return status;
 }

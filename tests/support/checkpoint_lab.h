@@ -10,6 +10,7 @@ typedef struct fw_test_checkpoint_lab {
     char root[FW_TEST_PATH_BYTES], source[FW_TEST_PATH_BYTES + 8];
     fw_test_memory_model model;
     float *moment[2];
+    int place_n;         /* as if so many ranks had written */
     char warnings[8192]; /* since it was last emptied */
 } fw_test_checkpoint_lab;
 extern fw_test_checkpoint_lab fw_lab;

@@ -1,5 +1,6 @@
 /* finewire train under every strategy, as a user runs it: what is left on the disk does not tell which strategy ran, a
  * run goes on under another, and signals end it the same way under each. */
+#include "base/file.h"
 #include "base/host.h"
 #include "support/run_lab.h"
 
@@ -26,13 +27,22 @@ static void train(const char *name, const char *strategy, int world, const char 
     assert_int_equal(fw_test_run_train(name, 0, words_of(words, sizeof words, strategy, world, more)), 0);
 }
 
-/* Everything in a checkpoint but its manifest, which has the options of the run and the time. */
+/* Everything in a checkpoint but its manifest, which has the options of the run. */
 static void same_checkpoint(const char *a, const char *b, const char *step) {
-    static const char *const files[] = {"model.safetensors", "exp_avg.safetensors", "exp_avg_sq.safetensors",
-                                        "config.json",       "tokenizer.json",      "tokenizer_config.json"};
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
-        fw_test_same_file(fw_test_path(fw_test_run_path(a, step), files[i]),
-                          fw_test_path(fw_test_run_path(b, step), files[i]));
+    char **names[2];
+    size_t name_n[2];
+    const char *run[2] = {a, b};
+    for (int k = 0; k < 2; k++)
+        if (fw_dir_list(&names[k], &name_n[k], fw_test_run_path(run[k], step)) != FW_OK) fail_msg("%s", fw_trail_message());
+    assert_int_equal(name_n[0], name_n[1]);
+    assert_true(name_n[0] > 4);
+    for (size_t i = 0; i < name_n[0]; i++) {
+        assert_string_equal(names[0][i], names[1][i]);
+        if (strcmp(names[0][i], "manifest.json") == 0) continue;
+        fw_test_same_file(fw_test_path(fw_test_run_path(a, step), names[0][i]),
+                          fw_test_path(fw_test_run_path(b, step), names[0][i]));
+    }
+    for (int k = 0; k < 2; k++) fw_dir_list_free(names[k], name_n[k]);
 }
 
 /* B24: from one start, in one world, all strategies leave the same bytes. */

@@ -1,0 +1,123 @@
+/* Reading a checkpoint: any range of any unit, whoever wrote it in whatever pieces. */
+#include "store/checkpoint.h"
+
+#include "base/alloc.h"
+#include "base/plural.h"
+#include "store/manifest.h"
+#include "store/manifest_index.h"
+#include "store/checkpoint_verify.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Every tensor of the table, and no other. */
+static fw_status find_wanted(fw_checkpoint_files *f, const char *path) {
+    const size_t want_n = (size_t)f->table->param_n * FW_CHECKPOINT_ARRAY_N;
+    FW_TRY(FW_NEW_ARRAY(f->wanted, want_n));
+    for (size_t k = 0; k < want_n; k++) {
+        const fw_param *p = &f->table->param[k % (size_t)f->table->param_n];
+        char name[FW_PIECE_NAME_BYTES];
+        fw_piece_tensor_name(name, (fw_checkpoint_array)(k / (size_t)f->table->param_n), p->name);
+        const fw_manifest_tensor *t = fw_manifest_find(f->index, name);
+        if (t == NULL || t->rank != (p->cols == 0 ? 1 : 2) || t->shape[0] != p->rows ||
+            (t->rank == 2 && t->shape[1] != p->cols))
+            return fw_fail(FW_ERR_INPUT, "%s: tensor %s is %s: the checkpoint is of another model", path, name,
+                           t == NULL ? "missing" : "of another shape");
+        f->wanted[k] = t;
+    }
+    if (f->index->tensor_n == want_n) return FW_OK;
+    return fw_fail(FW_ERR_INPUT, "%s has %zu tensor%s, the model with its moments %zu: the checkpoint is of another model",
+                   path, f->index->tensor_n, fw_plural((int64_t)f->index->tensor_n), want_n);
+}
+
+fw_status fw_checkpoint_open(fw_checkpoint_files *f, const char *path, const fw_param_table *table,
+                             fw_checkpoint_state *state) {
+    *f = (fw_checkpoint_files){.table = table};
+    fw_checkpoint_state found = {0};
+    json_t *manifest = NULL;
+    fw_status status;
+    FW_TRY_OR(FW_NEW(f->index), done);
+    FW_TRY_OR(fw_manifest_load(&manifest, path), done);
+    FW_TRY_OR(fw_manifest_state(&found, manifest, path), done);
+    FW_TRY_OR(fw_manifest_index_init(f->index, manifest, path), done);
+    FW_TRY_OR(find_wanted(f, path), done);
+    FW_TRY_OR(fw_verify_open_files(&f->file, f->index, path), done);
+    FW_TRY_OR(fw_verify_headers(f->index, f->file), done);
+    if (state != NULL) {
+        *state = found;
+        found = (fw_checkpoint_state){0};
+    }
+done:
+    json_decref(manifest);
+    fw_checkpoint_state_fini(&found);
+    if (status != FW_OK) fw_checkpoint_close(f);
+    return status;
+}
+
+void fw_checkpoint_close(fw_checkpoint_files *f) {
+    if (f->index != NULL) {
+        fw_verify_close_files(f->file, f->index->file_n);
+        fw_manifest_index_fini(f->index);
+    }
+    fw_free(f->index);
+    fw_free(f->wanted);
+    *f = (fw_checkpoint_files){0};
+}
+
+/* Pages that were read are not read again: a checkpoint of any size passes through little memory. */
+static void forget(const fw_safetensors *file, size_t offset, size_t bytes) {
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), before = offset % page;
+    fw_file_unmap_pages(&file->mapping, offset - before, bytes + before);
+}
+
+/* The last piece that begins at or before an element. */
+static size_t piece_at(const fw_manifest_tensor *t, int64_t first_n) {
+    size_t low = 0, high = t->piece_n;
+    while (high - low > 1) {
+        size_t middle = low + (high - low) / 2;
+        if (t->piece[middle].box.first_n <= first_n)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static void read_tensor(const fw_checkpoint_files *f, const fw_manifest_tensor *t, int64_t first_n, int64_t n,
+                        float *out) {
+    for (size_t i = piece_at(t, first_n); n > 0; i++) {
+        const fw_manifest_piece *p = &t->piece[i];
+        int64_t skip = first_n - p->box.first_n, take = p->box.n - skip < n ? p->box.n - skip : n;
+        size_t offset = p->start_bytes + (size_t)skip * sizeof *out;
+        memcpy(out, f->file[p->file].mapping.data + offset, (size_t)take * sizeof *out);
+        forget(&f->file[p->file], offset, (size_t)take * sizeof *out);
+        first_n += take;
+        n -= take;
+        out += take;
+    }
+}
+
+fw_status fw_checkpoint_read(const fw_checkpoint_files *f, fw_checkpoint_array array, int32_t unit, int64_t first_n,
+                             int64_t n, float *out) {
+    const fw_param_table *table = f->table;
+    FW_ASSERT(first_n >= 0 && first_n + n <= table->unit_size_n[unit]);
+    memset(out, 0, (size_t)n * sizeof *out);
+    for (int32_t i = table->unit_first[unit]; i < table->unit_first[unit + 1]; i++) {
+        const fw_param *p = &table->param[i];
+        fw_checkpoint_range run = fw_pieces_of_param(p, (fw_checkpoint_range){first_n, n});
+        if (run.n > 0)
+            read_tensor(f, f->wanted[(int64_t)array * table->param_n + i], run.first_n, run.n,
+                        out + (p->offset_n + run.first_n - first_n));
+    }
+    return FW_OK;
+}
+
+fw_status fw_checkpoint_load_state(fw_checkpoint_state *state, const char *path) {
+    json_t *manifest = NULL;
+    FW_TRY(fw_manifest_load(&manifest, path));
+    fw_status status = fw_manifest_state(state, manifest, path);
+    json_decref(manifest);
+    return status;
+}

@@ -1,0 +1,110 @@
+#include "store/checkpoint_verify.h"
+
+#include "base/alloc.h"
+#include "base/hash.h"
+#include "store/manifest.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+fw_status fw_verify_open_files(fw_safetensors **out, const fw_manifest_index *x, const char *dir) {
+    fw_safetensors *file;
+    FW_TRY(FW_NEW_ARRAY(file, x->file_n));
+    fw_status status = FW_OK;
+    for (size_t i = 0; i < x->file_n && status == FW_OK; i++) {
+        char *path;
+        if (!x->file[i].weights) continue;
+        status = fw_path_join(&path, dir, x->file[i].name);
+        if (status != FW_OK) break;
+        status = fw_safetensors_open(&file[i], path);
+        fw_free(path);
+    }
+    if (status == FW_OK)
+        *out = file;
+    else
+        fw_verify_close_files(file, x->file_n);
+    return status;
+}
+
+void fw_verify_close_files(fw_safetensors *file, size_t file_n) {
+    for (size_t i = 0; file != NULL && i < file_n; i++) fw_safetensors_close(&file[i]);
+    fw_free(file);
+}
+
+static fw_status check_hash(const char *path, const char *what, uint64_t is, uint64_t said) {
+    if (is == said) return FW_OK;
+    return fw_fail(FW_ERR_INPUT, "%s is damaged: the checksum of %s is %016" PRIx64 ", the manifest says %016" PRIx64,
+                   path, what, is, said);
+}
+
+static fw_status check_piece(const fw_safetensors *file, const fw_manifest_tensor *t, const fw_manifest_piece *p) {
+    const fw_stored_tensor *s = fw_safetensors_find(file, t->name);
+    if (s != NULL && s->dtype == FW_STORED_F32 && s->rank == t->rank && s->offset_bytes == p->start_bytes &&
+        memcmp(s->shape, p->box.size, (size_t)t->rank * sizeof *s->shape) == 0)
+        return FW_OK;
+    return fw_fail(FW_ERR_INPUT, "%s: tensor %.200s is %s", file->path, t->name,
+                   s == NULL ? "missing: the manifest says it is there" : "not what the manifest says");
+}
+
+fw_status fw_verify_headers(const fw_manifest_index *x, const fw_safetensors *file) {
+    for (size_t i = 0; i < x->file_n; i++) {
+        const fw_manifest_file *f = &x->file[i];
+        if (!f->weights) continue;
+        if (f->header_bytes > file[i].mapping.bytes)
+            return fw_fail(FW_ERR_INPUT, "%s is shorter than its header", file[i].path);
+        FW_TRY(check_hash(file[i].path, "its header", fw_hash_bytes(file[i].mapping.data, f->header_bytes), f->hash));
+    }
+    size_t piece_n = 0, stored_n = 0;
+    for (size_t i = 0; i < x->tensor_n; piece_n += x->tensor[i++].piece_n)
+        for (size_t k = 0; k < x->tensor[i].piece_n; k++)
+            FW_TRY(check_piece(&file[x->tensor[i].piece[k].file], &x->tensor[i], &x->tensor[i].piece[k]));
+    for (size_t i = 0; i < x->file_n; i++) stored_n += file[i].tensor_n;
+    if (stored_n == piece_n) return FW_OK;
+    return fw_fail(FW_ERR_INPUT, "the files of weights have %zu tensors, the manifest says %zu", stored_n, piece_n);
+}
+
+static fw_status verify_bytes(const fw_manifest_index *x, const fw_safetensors *file, const char *dir) {
+    for (size_t i = 0; i < x->file_n; i++) {
+        char *path;
+        uint64_t hash, bytes;
+        if (x->file[i].weights) continue;
+        FW_TRY(fw_path_join(&path, dir, x->file[i].name));
+        fw_status status = fw_hash_file(&hash, &bytes, path);
+        if (status == FW_OK) status = check_hash(path, "the file", hash, x->file[i].hash);
+        fw_free(path);
+        FW_TRY(status);
+    }
+    for (size_t i = 0; i < x->tensor_n; i++)
+        for (size_t k = 0; k < x->tensor[i].piece_n; k++) {
+            enum { STEP_BYTES = 4 << 20 };
+            const fw_manifest_piece *p = &x->tensor[i].piece[k];
+            const fw_mapping *mapping = &file[p->file].mapping;
+            size_t left = (size_t)p->box.n * sizeof(float), at = p->start_bytes;
+            fw_hash h;
+            fw_hash_init(&h);
+            for (size_t take; left > 0; left -= take, at += take) {
+                take = left < STEP_BYTES ? left : STEP_BYTES;
+                fw_hash_update(&h, mapping->data + at, take);
+                fw_file_unmap_pages(mapping, at, take);
+            }
+            FW_TRY(check_hash(file[p->file].path, x->tensor[i].name, fw_hash_value(&h), p->hash));
+        }
+    return FW_OK;
+}
+
+fw_status fw_checkpoint_verify(const char *path, bool full) {
+    json_t *manifest = NULL;
+    fw_manifest_index index = {0};
+    fw_safetensors *file = NULL;
+    fw_status status;
+    FW_TRY_OR(fw_manifest_load(&manifest, path), done);
+    FW_TRY_OR(fw_manifest_index_init(&index, manifest, path), done);
+    FW_TRY_OR(fw_verify_open_files(&file, &index, path), done);
+    FW_TRY_OR(fw_verify_headers(&index, file), done);
+    if (full) FW_TRY_OR(verify_bytes(&index, file, path), done);
+done:
+    fw_verify_close_files(file, index.file_n);
+    fw_manifest_index_fini(&index);
+    json_decref(manifest);
+    return status;
+}

@@ -1,0 +1,147 @@
+/* Writing a checkpoint: every rank its own part, rank 0 what makes them one. */
+#include "train/run_state.h"
+
+#include "base/alloc.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static bool is_writer(const fw_run_state *s) { return fw_comm_rank(s->job->comm) == 0; }
+
+static fw_status read_own(void *context, fw_checkpoint_array array, const fw_param *p, int64_t first_n, int64_t n,
+                          float *out) {
+    static const fw_shard_array arrays[FW_CHECKPOINT_ARRAY_N] = {[FW_CHECKPOINT_WEIGHT] = FW_SHARD_WEIGHT,
+                                                                 [FW_CHECKPOINT_EXP_AVG] = FW_SHARD_EXP_AVG,
+                                                                 [FW_CHECKPOINT_EXP_AVG_SQ] = FW_SHARD_EXP_AVG_SQ};
+    return fw_shard_read_own(context, arrays[array], p->unit, p->offset_n + first_n, n, out);
+}
+
+static fw_status write_part(fw_run_state *s, json_t **part, const char *dir) {
+    const fw_param_table *table = &s->job->model.table;
+    const fw_shard_layout *layout = fw_shard_layout_of(s->job->shard);
+    const int rank = fw_comm_rank(s->job->comm);
+    fw_checkpoint_range *range;
+    FW_TRY(FW_NEW_ARRAY(range, (size_t)table->unit_n));
+    for (int32_t unit = 0; unit < table->unit_n; unit++)
+        fw_shard_saved_range(layout, rank, unit, &range[unit].first_n, &range[unit].n);
+    const fw_checkpoint_share share = {fw_shard_saved_place(layout, rank), fw_comm_world(s->job->comm), range,
+                                       read_own, s->job->shard};
+    fw_status status = fw_checkpoint_write_part(part, dir, table, &share);
+    fw_free(range);
+    return status;
+}
+
+/* Every rank's text comes to rank 0, one after the other: part[place] is what it says. */
+static fw_status gather_parts(fw_run_state *s, json_t **part, const char *mine) {
+    fw_comm *comm = s->job->comm;
+    const int world = fw_comm_world(comm);
+    int64_t bytes = (int64_t)strlen(mine), all[FW_COMM_MAX_WORLD], most = 0;
+    char *text = NULL;
+    fw_status status;
+    FW_TRY_OR(fw_comm_exchange(comm, all, &bytes, sizeof bytes), done);
+    for (int rank = 0; rank < world; rank++) most = all[rank] > most ? all[rank] : most;
+    FW_TRY_OR(fw_comm_agree(comm, FW_NEW_ARRAY(text, (size_t)most)), done);
+    for (int rank = 0; rank < world; rank++) {
+        if (rank == fw_comm_rank(comm)) memcpy(text, mine, (size_t)bytes);
+        fw_comm_request request = {.label = "parts of a checkpoint"};
+        FW_TRY_OR(fw_comm_broadcast(comm, text, (size_t)all[rank], rank, &request), done);
+        FW_TRY_OR(fw_comm_wait(comm, &request), done);
+        int place = fw_shard_saved_place(fw_shard_layout_of(s->job->shard), rank);
+        if (is_writer(s) && status == FW_OK)
+            status = fw_json_parse(&part[place], text, (size_t)all[rank], "the part of a rank", 1);
+    }
+    status = fw_comm_agree(comm, status);
+done:
+    fw_free(text);
+    return status;
+}
+
+static json_t *number_or_null(double value) { return isfinite(value) ? json_real(value) : json_null(); }
+
+static fw_status describe(fw_run_state *s, const fw_run_progress *p, fw_checkpoint_state *state) {
+    const fw_options *o = s->options;
+    const fw_shard_options *shard = &fw_shard_layout_of(s->job->shard)->options;
+    *state = (fw_checkpoint_state){.step = p->step,
+                                   .epoch = p->epoch,
+                                   .epoch_i = p->epoch_i,
+                                   .position = p->position,
+                                   .seed = (uint64_t)o->seed,
+                                   .data_seed = (uint64_t)o->data_seed,
+                                   .world_size = fw_comm_world(s->job->comm),
+                                   .data_hash = s->dataset->hash,
+                                   .optimizer_step = p->step,
+                                   .run = json_incref(s->identity)};
+    snprintf(state->strategy, sizeof state->strategy, "%s", fw_shard_strategy_name(shard->strategy));
+    FW_TRY(fw_options_to_json(&state->options, o));
+    state->schedule = json_pack("{s:s, s:f, s:I, s:I}", "lr_scheduler_type",
+                                fw_lr_schedule_words[o->lr_scheduler_type], "peak", p->schedule->peak, "warmup_steps",
+                                (json_int_t)p->schedule->warmup_n, "total_steps", (json_int_t)p->schedule->total_n);
+    state->metrics = json_pack("{s:o, s:o}", "loss", number_or_null(p->loss), "eval_loss", number_or_null(p->eval_loss));
+    if (state->schedule != NULL && state->metrics != NULL) return FW_OK;
+    return fw_fail(FW_ERR_NOMEM, "out of memory while describing a checkpoint");
+}
+
+/* Rank 0: all parts are there; the folder gets its name, and older ones go. */
+static fw_status commit(fw_run_state *s, fw_checkpoint_writer *w, json_t *const *part, const fw_run_progress *p) {
+    fw_checkpoint_state state = {0};
+    fw_status status;
+    FW_TRY_OR(describe(s, p, &state), done);
+    FW_TRY_OR(fw_checkpoint_commit(w, &s->job->model.table, part, fw_comm_world(s->job->comm), &state), done);
+    fw_free(s->last_checkpoint);
+    s->last_checkpoint = w->staged.path;
+    w->staged.path = NULL;
+    FW_TRY_OR(fw_checkpoint_prune(s->options->output_dir, s->options->save_total_limit), done);
+done:
+    fw_checkpoint_state_fini(&state);
+    return status;
+}
+
+/* Rank 0 makes the folder; all learn its name. */
+static fw_status begin(fw_run_state *s, fw_checkpoint_writer *w, int64_t step, char dir[FW_COMM_EXCHANGE_BYTES]) {
+    fw_comm *comm = s->job->comm;
+    fw_status status = FW_OK;
+    dir[0] = 0;
+    if (is_writer(s)) {
+        status = fw_checkpoint_begin(w, s->options->output_dir, s->job->model_dir, &s->job->model.table, step,
+                                     fw_comm_world(comm));
+        if (status == FW_OK && strlen(w->staged.path_tmp) >= FW_COMM_EXCHANGE_BYTES)
+            status = fw_fail(FW_ERR_OPTION, "the path %.64s... is longer than %d bytes", w->staged.path_tmp,
+                             FW_COMM_EXCHANGE_BYTES);
+        if (status == FW_OK) strcpy(dir, w->staged.path_tmp);
+    }
+    FW_TRY(fw_comm_agree(comm, status));
+    fw_comm_request request = {.label = "folder of a checkpoint"};
+    FW_TRY(fw_comm_broadcast(comm, dir, FW_COMM_EXCHANGE_BYTES, 0, &request));
+    return fw_comm_wait(comm, &request);
+}
+
+static fw_status save(fw_run_state *s, fw_checkpoint_writer *w, json_t **part, const fw_run_progress *p) {
+    fw_comm *comm = s->job->comm;
+    char dir[FW_COMM_EXCHANGE_BYTES];
+    json_t *mine = NULL;
+    fw_strbuf text = {0};
+    FW_TRY(begin(s, w, p->step, dir));
+    fw_status status = write_part(s, &mine, dir);
+    if (status == FW_OK) status = fw_json_dump(&text, mine, JSON_COMPACT);
+    json_decref(mine);
+    status = fw_comm_agree(comm, status);
+    if (status == FW_OK) status = gather_parts(s, part, fw_strbuf_text(&text));
+    fw_strbuf_fini(&text);
+    FW_TRY(status);
+    return fw_comm_agree(comm, is_writer(s) ? commit(s, w, part, p) : FW_OK);
+}
+
+fw_status fw_run_state_save(fw_run_state *s, const fw_run_progress *progress) {
+    const int world = fw_comm_world(s->job->comm);
+    fw_checkpoint_writer w = {0};
+    json_t *part[FW_COMM_MAX_WORLD] = {0};
+    fw_comm_host_work_begin(s->job->comm, "writing a checkpoint");
+    fw_status status = save(s, &w, part, progress);
+    fw_comm_host_work_end(s->job->comm);
+    for (int i = 0; i < world; i++) json_decref(part[i]);
+    fw_checkpoint_writer_close(&w);
+    FW_TRY(status);
+    s->last_saved_step = progress->step;
+    return FW_OK;
+}
