@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A model folder of a given shape with random weights and a byte tokenizer, for measuring where nothing can be downloaded.
 
-    bench/make_random_model.py SHAPE DIR        SHAPE: tiny, 0.5B, 1.5B, 3B, 7B (Qwen2.5's)
+    bench/make_random_model.py SHAPE DIR        SHAPE: pico, tiny, 0.5B, 1.5B, 3B, 7B (Qwen2.5's)
 
 Weights are bf16 and look random (standard deviation 0.02; one block of numbers, repeated from other places); the
 tokenizer knows 256 bytes and the marks of ChatML, so a text of n bytes is n tokens. Needs Python only."""
@@ -14,6 +14,7 @@ import sys
 
 #         hidden  inner   layers heads kv  vocab   tied
 SHAPES = {
+    "pico": (36, 60, 2, 3, 1, 301, True),
     "tiny": (256, 704, 4, 8, 4, 512, True),
     "0.5B": (896, 4864, 24, 14, 2, 151936, True),
     "1.5B": (1536, 8960, 28, 12, 2, 151936, True),

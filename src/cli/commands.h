@@ -16,6 +16,12 @@ fw_status fw_cli_generate(const fw_options *options);
 fw_status fw_cli_import(const fw_options *options);
 fw_status fw_cli_topo(const fw_options *options);
 fw_status fw_cli_doctor(const fw_options *options);
+fw_status fw_cli_ckpt_ls(const fw_options *options);     /* cmd_ckpt_ls.c */
+fw_status fw_cli_ckpt_verify(const fw_options *options); /* cmd_ckpt.c, as the next three */
+fw_status fw_cli_ckpt_export(const fw_options *options);
+fw_status fw_cli_ckpt_reshard(const fw_options *options);
+fw_status fw_cli_ckpt_rm(const fw_options *options);
+fw_status fw_cli_ckpt_diff(const fw_options *options); /* cmd_ckpt_diff.c */
 fw_status fw_cli_bench(const fw_options *options);
 fw_status fw_cli_bench_step(const fw_options *options);
 fw_status fw_cli_plan(const fw_options *options);

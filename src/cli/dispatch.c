@@ -7,9 +7,21 @@
 
 /* Commands that take options, in the order of config/commands.def: fw_cli_NAME of cli/cmd_NAME.c. */
 static const fw_cli_command runners[FW_COMMAND_N] = {
-    [FW_COMMAND_TRAIN] = fw_cli_train,   [FW_COMMAND_EVAL] = fw_cli_eval,   [FW_COMMAND_GENERATE] = fw_cli_generate,
-    [FW_COMMAND_IMPORT] = fw_cli_import, [FW_COMMAND_BENCH] = fw_cli_bench, [FW_COMMAND_BENCH_STEP] = fw_cli_bench_step,
-    [FW_COMMAND_PLAN] = fw_cli_plan,     [FW_COMMAND_TOPO] = fw_cli_topo,   [FW_COMMAND_DOCTOR] = fw_cli_doctor,
+    [FW_COMMAND_TRAIN] = fw_cli_train,
+    [FW_COMMAND_EVAL] = fw_cli_eval,
+    [FW_COMMAND_GENERATE] = fw_cli_generate,
+    [FW_COMMAND_IMPORT] = fw_cli_import,
+    [FW_COMMAND_BENCH] = fw_cli_bench,
+    [FW_COMMAND_BENCH_STEP] = fw_cli_bench_step,
+    [FW_COMMAND_PLAN] = fw_cli_plan,
+    [FW_COMMAND_TOPO] = fw_cli_topo,
+    [FW_COMMAND_DOCTOR] = fw_cli_doctor,
+    [FW_COMMAND_CKPT_LS] = fw_cli_ckpt_ls,
+    [FW_COMMAND_CKPT_VERIFY] = fw_cli_ckpt_verify,
+    [FW_COMMAND_CKPT_EXPORT] = fw_cli_ckpt_export,
+    [FW_COMMAND_CKPT_RESHARD] = fw_cli_ckpt_reshard,
+    [FW_COMMAND_CKPT_RM] = fw_cli_ckpt_rm,
+    [FW_COMMAND_CKPT_DIFF] = fw_cli_ckpt_diff,
 };
 
 static fw_status run_with_options(fw_command command, int argc, char *const *argv) {

@@ -146,6 +146,12 @@ fw_status fw_options_check(fw_options *o) {
     case FW_COMMAND_DOCTOR: return FW_OK;
     case FW_COMMAND_BENCH: return check_bench(o);
     case FW_COMMAND_PLAN: return check_plan(o);
+    case FW_COMMAND_CKPT_LS:
+    case FW_COMMAND_CKPT_VERIFY:
+    case FW_COMMAND_CKPT_RM: return need(o, FW_OPTION_checkpoint);
+    case FW_COMMAND_CKPT_EXPORT:
+    case FW_COMMAND_CKPT_RESHARD: FW_TRY(need(o, FW_OPTION_checkpoint)); return need(o, FW_OPTION_output);
+    case FW_COMMAND_CKPT_DIFF: FW_TRY(need(o, FW_OPTION_checkpoint)); return need(o, FW_OPTION_against);
     case FW_COMMAND_N: break;
     }
     return fw_fail(FW_ERR_INTERNAL, "options of an unknown command");

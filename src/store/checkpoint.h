@@ -90,14 +90,13 @@ void fw_checkpoint_writer_close(fw_checkpoint_writer *w);
 
 /* All of it in one process, cut for place_n ranks. *path (may be NULL): the folder written, to be released with fw_free. */
 fw_status fw_checkpoint_save(char **path, const char *output_dir, const char *source_dir, const fw_param_table *table,
-                             int place_n, fw_checkpoint_source source, void *context,
-                             const fw_checkpoint_state *state);
+                             int place_n, fw_checkpoint_source source, void *context, const fw_checkpoint_state *state);
 
 /* An open checkpoint: its files are mapped, and read where they are wanted. */
 typedef struct fw_checkpoint_files {
     const fw_param_table *table; /* borrowed */
     struct fw_manifest_index *index;
-    fw_safetensors *file;                    /* [index->file_n]; small files stay closed */
+    fw_safetensors *file;                     /* [index->file_n]; small files stay closed */
     const struct fw_manifest_tensor **wanted; /* [FW_CHECKPOINT_ARRAY_N * param_n] */
 } fw_checkpoint_files;
 /* state may be NULL. The manifest, sizes and headers of all files, names and shapes of all tensors are checked, and that

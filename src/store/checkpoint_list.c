@@ -4,7 +4,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "store/manifest.h"
+#include "store/checkpoint_names.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -12,8 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* "step-00000050" gives 50; -1 for any other name. */
-static int64_t step_of(const char *name) {
+int64_t fw_checkpoint_step_of(const char *name) {
     if (strncmp(name, "step-", 5) != 0 || strlen(name) < 13 || strspn(name + 5, "0123456789") != strlen(name + 5))
         return -1;
     errno = 0;
@@ -46,7 +45,7 @@ static fw_status list_names(fw_checkpoint_list *out, const char *output_dir) {
     fw_status status;
     FW_TRY_OR(FW_NEW_ARRAY(out->entry, name_n), done);
     for (size_t i = 0; i < name_n; i++) {
-        int64_t step = step_of(names[i]);
+        int64_t step = fw_checkpoint_step_of(names[i]);
         if (step < 0) continue;
         char *path;
         FW_TRY_OR(fw_path_join(&path, output_dir, names[i]), done);

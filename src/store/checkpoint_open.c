@@ -3,9 +3,9 @@
 
 #include "base/alloc.h"
 #include "base/plural.h"
+#include "store/checkpoint_verify.h"
 #include "store/manifest.h"
 #include "store/manifest_index.h"
-#include "store/checkpoint_verify.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -28,8 +28,9 @@ static fw_status find_wanted(fw_checkpoint_files *f, const char *path) {
         f->wanted[k] = t;
     }
     if (f->index->tensor_n == want_n) return FW_OK;
-    return fw_fail(FW_ERR_INPUT, "%s has %zu tensor%s, the model with its moments %zu: the checkpoint is of another model",
-                   path, f->index->tensor_n, fw_plural((int64_t)f->index->tensor_n), want_n);
+    return fw_fail(FW_ERR_INPUT,
+                   "%s has %zu tensor%s, the model with its moments %zu: the checkpoint is of another model", path,
+                   f->index->tensor_n, fw_plural((int64_t)f->index->tensor_n), want_n);
 }
 
 fw_status fw_checkpoint_open(fw_checkpoint_files *f, const char *path, const fw_param_table *table,

@@ -37,9 +37,9 @@ static fw_status make_metadata(json_t **out, const fw_safetensors_entry *entry, 
     fw_status status = FW_OK;
     *out = NULL;
     for (size_t i = 0; i < n; i++) {
-        json_t *offsets = piece[i].rank == 1 ? json_pack("[I]", (json_int_t)piece[i].offset[0])
-                                             : json_pack("[I, I]", (json_int_t)piece[i].offset[0],
-                                                         (json_int_t)piece[i].offset[1]);
+        json_t *offsets = piece[i].rank == 1
+                              ? json_pack("[I]", (json_int_t)piece[i].offset[0])
+                              : json_pack("[I, I]", (json_int_t)piece[i].offset[0], (json_int_t)piece[i].offset[1]);
         if (json_object_set_new(boxes, entry[i].name, json_pack("{s:o}", "saved_offsets", offsets)) != 0) {
             status = nomem();
             goto done;

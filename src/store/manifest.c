@@ -5,11 +5,13 @@
 #include "base/hash.h"
 #include "base/plural.h"
 #include "store/checkpoint_pieces.h"
+#include "store/checkpoint_tools.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { FORMAT_VERSION = 2, MANIFEST_LIMIT_BYTES = 64 << 20, FILE_MAX = 100000 };
 static const char FORMAT[] = "finewire-checkpoint";
@@ -50,12 +52,22 @@ static fw_status add_tensors(json_t *manifest, const fw_param_table *table) {
     return FW_OK;
 }
 
+static json_t *now(void) {
+    char text[32];
+    time_t t = time(NULL);
+    struct tm utc;
+    gmtime_r(&t, &utc);
+    strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
+    return json_string(text);
+}
+
 fw_status fw_manifest_make(json_t **out, const fw_checkpoint_state *s, const fw_param_table *table) {
     json_t *m = json_object();
     fw_status status;
     FW_TRY_OR(set(m, "format", json_string(FORMAT)), fail);
     FW_TRY_OR(set(m, "format_version", json_integer(FORMAT_VERSION)), fail);
     FW_TRY_OR(set(m, "finewire_version", json_string(FW_VERSION)), fail);
+    FW_TRY_OR(set(m, "saved_at", now()), fail);
     FW_TRY_OR(set(m, "step", json_integer(s->step)), fail);
     FW_TRY_OR(set(m, "optimizer_step", json_integer(s->optimizer_step)), fail);
     FW_TRY_OR(set(m, "epoch", json_real(s->epoch)), fail);
@@ -226,6 +238,7 @@ fw_status fw_manifest_load(json_t **out, const char *dir) {
     fw_status status;
     FW_TRY_OR(fw_path_join(&path, dir, "manifest.json"), done);
     if (!fw_file_exists(path)) {
+        FW_TRY_OR(fw_checkpoint_refuse_foreign(dir), done);
         status = fw_fail(FW_ERR_INPUT, "%s is missing: %s is not a complete checkpoint", path, dir);
         goto done;
     }

@@ -59,8 +59,7 @@ static fw_status read_piece(fw_manifest_piece *p, const fw_manifest_index *x, co
     const char *file = json_string_value(json_object_get(value, "file"));
     if (file == NULL) return bad_piece(t, i, where, "names no file");
     const fw_manifest_file key = {.name = file},
-                           *found = x->file_n == 0 ? NULL
-                                                   : bsearch(&key, x->file, x->file_n, sizeof key, by_file_name);
+                           *found = x->file_n == 0 ? NULL : bsearch(&key, x->file, x->file_n, sizeof key, by_file_name);
     if (found == NULL || !found->weights) return bad_piece(t, i, where, "is in a file that \"files\" does not have");
     p->file = (size_t)(found - x->file);
     p->box.rank = read_sizes(p->box.offset, json_object_get(value, "offsets"));

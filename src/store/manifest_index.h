@@ -28,8 +28,8 @@ typedef struct fw_manifest_tensor {
 } fw_manifest_tensor;
 
 typedef struct fw_manifest_index {
-    json_t *manifest;         /* a reference of its own */
-    fw_manifest_file *file;   /* by name */
+    json_t *manifest;           /* a reference of its own */
+    fw_manifest_file *file;     /* by name */
     fw_manifest_tensor *tensor; /* by name */
     size_t file_n, tensor_n;
 } fw_manifest_index;

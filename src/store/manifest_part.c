@@ -48,10 +48,10 @@ fw_status fw_manifest_add_piece(json_t *part, const char *tensor, const char *fi
         list = json_array();
         if (json_object_set_new(all, tensor, list) != 0) return nomem();
     }
-    json_t *value = json_pack("{s:s, s:o, s:o, s:I, s:I, s:s}", "file", file, "offsets",
-                              sizes(piece->offset, piece->rank), "shape", sizes(piece->size, piece->rank), "start",
-                              (json_int_t)start_bytes, "bytes", (json_int_t)((uint64_t)piece->n * sizeof(float)),
-                              "xxh64", hex(text, hash));
+    json_t *value =
+        json_pack("{s:s, s:o, s:o, s:I, s:I, s:s}", "file", file, "offsets", sizes(piece->offset, piece->rank), "shape",
+                  sizes(piece->size, piece->rank), "start", (json_int_t)start_bytes, "bytes",
+                  (json_int_t)((uint64_t)piece->n * sizeof(float)), "xxh64", hex(text, hash));
     return json_array_append_new(list, value) == 0 ? FW_OK : nomem();
 }
 

@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "store/checkpoint_names.h"
 #include "store/export.h"
 
 #include <errno.h>
@@ -44,17 +45,13 @@ static bool take_apart(parts *p, const char *name) {
 
 static bool is_gone(long pid) { return pid == (long)getpid() || (kill((pid_t)pid, 0) != 0 && errno == ESRCH); }
 
-static bool is_checkpoint_name(const char *name) {
-    return strncmp(name, "step-", 5) == 0 && strlen(name) >= 13 && strspn(name + 5, "0123456789") == strlen(name + 5);
-}
-
 /* Is it one that a run of ours makes? `path` is where it is. */
 static fw_status is_ours(bool *ours, const parts *p, const char *path) {
     struct stat info;
     *ours = false;
     if (lstat(path, &info) != 0) return FW_OK;
     if (p->hidden)
-        *ours = S_ISDIR(info.st_mode) && is_checkpoint_name(p->final);
+        *ours = S_ISDIR(info.st_mode) && fw_checkpoint_step_of(p->final) >= 0;
     else if (strcmp(p->final, "run.json") == 0)
         *ours = S_ISREG(info.st_mode) && !p->aside;
     else if (strcmp(p->final, "final") == 0 && S_ISDIR(info.st_mode))

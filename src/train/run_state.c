@@ -32,7 +32,8 @@ static fw_status make_identity(json_t **out, const fw_run_state *s) {
 /* Room for one checkpoint and the final model, before any work is done. */
 static fw_status check_space(const fw_run_state *s) {
     uint64_t free_bytes, needed = 2 * (uint64_t)s->job->model.table.parameter_n;
-    if (s->options->save_strategy != FW_WHEN_NO) needed += fw_checkpoint_bytes(&s->job->model.table, fw_comm_world(s->job->comm));
+    if (s->options->save_strategy != FW_WHEN_NO)
+        needed += fw_checkpoint_bytes(&s->job->model.table, fw_comm_world(s->job->comm));
     FW_TRY(fw_disk_free(&free_bytes, s->options->output_dir));
     if (free_bytes < needed)
         return fw_fail(

@@ -25,8 +25,8 @@ static fw_status write_part(fw_run_state *s, json_t **part, const char *dir) {
     FW_TRY(FW_NEW_ARRAY(range, (size_t)table->unit_n));
     for (int32_t unit = 0; unit < table->unit_n; unit++)
         fw_shard_saved_range(layout, rank, unit, &range[unit].first_n, &range[unit].n);
-    const fw_checkpoint_share share = {fw_shard_saved_place(layout, rank), fw_comm_world(s->job->comm), range,
-                                       read_own, s->job->shard};
+    const fw_checkpoint_share share = {fw_shard_saved_place(layout, rank), fw_comm_world(s->job->comm), range, read_own,
+                                       s->job->shard};
     fw_status status = fw_checkpoint_write_part(part, dir, table, &share);
     fw_free(range);
     return status;
@@ -74,10 +74,11 @@ static fw_status describe(fw_run_state *s, const fw_run_progress *p, fw_checkpoi
                                    .run = json_incref(s->identity)};
     snprintf(state->strategy, sizeof state->strategy, "%s", fw_shard_strategy_name(shard->strategy));
     FW_TRY(fw_options_to_json(&state->options, o));
-    state->schedule = json_pack("{s:s, s:f, s:I, s:I}", "lr_scheduler_type",
-                                fw_lr_schedule_words[o->lr_scheduler_type], "peak", p->schedule->peak, "warmup_steps",
-                                (json_int_t)p->schedule->warmup_n, "total_steps", (json_int_t)p->schedule->total_n);
-    state->metrics = json_pack("{s:o, s:o}", "loss", number_or_null(p->loss), "eval_loss", number_or_null(p->eval_loss));
+    state->schedule = json_pack("{s:s, s:f, s:I, s:I}", "lr_scheduler_type", fw_lr_schedule_words[o->lr_scheduler_type],
+                                "peak", p->schedule->peak, "warmup_steps", (json_int_t)p->schedule->warmup_n,
+                                "total_steps", (json_int_t)p->schedule->total_n);
+    state->metrics =
+        json_pack("{s:o, s:o}", "loss", number_or_null(p->loss), "eval_loss", number_or_null(p->eval_loss));
     if (state->schedule != NULL && state->metrics != NULL) return FW_OK;
     return fw_fail(FW_ERR_NOMEM, "out of memory while describing a checkpoint");
 }

@@ -54,8 +54,8 @@ static void test_round_trip(void **unused) {
                                  .data_hash = 0x8123456789abcdefu};
     state.metrics = json_pack("{s:i}", "best", 3);
     char *path;
-    fw_test_must(fw_checkpoint_save(&path, out, fw_lab.source, &fw_lab.model.table, 3, fw_test_from_memory, NULL,
-                                    &state));
+    fw_test_must(
+        fw_checkpoint_save(&path, out, fw_lab.source, &fw_lab.model.table, 3, fw_test_from_memory, NULL, &state));
     json_decref(state.metrics);
     assert_string_equal(path, fw_test_step_path(out, 50));
     fw_test_must(fw_checkpoint_verify(path, true));
@@ -158,9 +158,8 @@ static void test_list_and_prune(void **unused) {
     assert_non_null(strstr(fw_lab.warnings, "step-00000070"));
     fw_test_must(fw_checkpoint_prune(out, 0));
     assert_true(fw_dir_exists(fw_test_step_path(out, 10)));
-    assert_true(fw_dir_exists(fw_test_path(out, ".tmp-step-00000060-1"))); /* that is stale.h's */
-    fw_test_resize(fw_test_path(fw_test_step_path(out, 50), "config.json"),
-                   10); /* B23: damaged: does not count */
+    assert_true(fw_dir_exists(fw_test_path(out, ".tmp-step-00000060-1")));       /* that is stale.h's */
+    fw_test_resize(fw_test_path(fw_test_step_path(out, 50), "config.json"), 10); /* B23: damaged: does not count */
     fw_test_must(fw_checkpoint_prune(out, 2));
     assert_false(fw_dir_exists(fw_test_step_path(out, 20)));
     assert_true(fw_dir_exists(fw_test_step_path(out, 30)) && fw_dir_exists(fw_test_step_path(out, 40)));

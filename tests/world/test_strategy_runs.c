@@ -33,7 +33,8 @@ static void same_checkpoint(const char *a, const char *b, const char *step) {
     size_t name_n[2];
     const char *run[2] = {a, b};
     for (int k = 0; k < 2; k++)
-        if (fw_dir_list(&names[k], &name_n[k], fw_test_run_path(run[k], step)) != FW_OK) fail_msg("%s", fw_trail_message());
+        if (fw_dir_list(&names[k], &name_n[k], fw_test_run_path(run[k], step)) != FW_OK)
+            fail_msg("%s", fw_trail_message());
     assert_int_equal(name_n[0], name_n[1]);
     assert_true(name_n[0] > 4);
     for (size_t i = 0; i < name_n[0]; i++) {

@@ -1,0 +1,83 @@
+/* finewire ckpt verify | export | reshard | rm */
+#include "base/alloc.h"
+#include "base/plural.h"
+#include "cli/commands.h"
+#include "cli/json_output.h"
+#include "cli/terminal.h"
+#include "store/checkpoint_tools.h"
+
+#include <string.h>
+
+/* ---- verify: all are looked at, then the first that is damaged makes the exit code */
+
+static fw_status report(json_t *all, const char *path, fw_status status, bool fast) {
+    const char *why = status == FW_OK ? NULL : fw_trail_message();
+    if (all != NULL) {
+        json_array_append_new(json_object_get(all, "checkpoints"),
+                              json_pack("{s:s, s:b, s:s*}", "path", path, "sound", status == FW_OK, "why", why));
+        return FW_OK;
+    }
+    return why == NULL ? fw_terminal_printf("%s: sound%s\n", path, fast ? " (weights not read)" : "")
+                       : fw_terminal_printf("%s: damaged: %s\n", path, why);
+}
+
+fw_status fw_cli_ckpt_verify(const fw_options *o) {
+    fw_checkpoint_found_list list;
+    FW_TRY(fw_checkpoint_find_all(&list, o->checkpoint));
+    json_t *all = o->json ? json_pack("{s:b, s:[]}", "fast", o->fast, "checkpoints") : NULL;
+    size_t damaged_n = 0;
+    fw_status status = FW_OK;
+    if (list.found_n == 0) status = fw_fail(FW_ERR_INPUT, "%s holds no checkpoints", o->checkpoint);
+    for (size_t i = 0; i < list.found_n && status == FW_OK; i++) {
+        const fw_checkpoint_found *f = &list.found[i];
+        fw_status found =
+            f->why != NULL ? fw_fail(FW_ERR_INPUT, "%s", f->why) : fw_checkpoint_verify(f->path, !o->fast);
+        damaged_n += found != FW_OK;
+        status = report(all, f->path, found, o->fast);
+    }
+    if (o->json && status == FW_OK)
+        status = fw_cli_write_json(all);
+    else
+        json_decref(all);
+    if (status == FW_OK && damaged_n > 0)
+        status = fw_fail(FW_ERR_INPUT, "%zu of %zu checkpoint%s damaged", damaged_n, list.found_n,
+                         fw_plural_are((int64_t)list.found_n));
+    fw_checkpoint_found_list_fini(&list);
+    return status;
+}
+
+/* ---- export, reshard, rm */
+
+fw_status fw_cli_ckpt_export(const fw_options *o) {
+    static const fw_dtype dtypes[] = {[FW_EXPORT_BF16] = FW_BF16, [FW_EXPORT_FP32] = FW_F32, [FW_EXPORT_FP16] = FW_F16};
+    const fw_export_options options = {.dtype = dtypes[o->dtype], .max_shard_bytes = (uint64_t)o->max_shard_size};
+    char *path;
+    FW_TRY(fw_checkpoint_resolve(&path, o->checkpoint));
+    fw_status status = fw_checkpoint_export(o->output, path, &options);
+    if (status == FW_OK)
+        status = o->json ? fw_cli_write_json(json_pack("{s:s, s:s, s:s}", "checkpoint", path, "model", o->output,
+                                                       "dtype", fw_export_dtype_words[o->dtype]))
+                         : fw_terminal_printf("%s: written as %s\nmodel = %s\n", path, fw_export_dtype_words[o->dtype],
+                                              o->output);
+    fw_free(path);
+    return status;
+}
+
+fw_status fw_cli_ckpt_reshard(const fw_options *o) {
+    char *path, *out = NULL;
+    FW_TRY(fw_checkpoint_resolve(&path, o->checkpoint));
+    fw_status status = fw_checkpoint_reshard(&out, o->output, path, (int)o->ranks);
+    if (status == FW_OK)
+        status = o->json ? fw_cli_write_json(json_pack("{s:s, s:s, s:I}", "from", path, "checkpoint", out, "ranks",
+                                                       (json_int_t)o->ranks))
+                         : fw_terminal_printf("checkpoint = %s\n", out);
+    fw_free(out);
+    fw_free(path);
+    return status;
+}
+
+fw_status fw_cli_ckpt_rm(const fw_options *o) {
+    FW_TRY(fw_checkpoint_remove(o->checkpoint, o->force));
+    return o->json ? fw_cli_write_json(json_pack("{s:s}", "removed", o->checkpoint))
+                   : fw_terminal_printf("removed %s\n", o->checkpoint);
+}

@@ -1,0 +1,208 @@
+#include "store/checkpoint_tools.h"
+
+#include "base/alloc.h"
+#include "store/checkpoint_pieces.h"
+#include "store/run_folder.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static fw_status has_manifest(bool *has, const char *dir) {
+    char *path;
+    FW_TRY(fw_path_join(&path, dir, "manifest.json"));
+    *has = fw_file_exists(path);
+    fw_free(path);
+    return FW_OK;
+}
+
+fw_status fw_checkpoint_resolve(char **path, const char *given) {
+    bool is_one = false;
+    *path = NULL;
+    if (!fw_dir_exists(given)) return fw_fail(FW_ERR_INPUT, "%s is not a folder", given);
+    FW_TRY(has_manifest(&is_one, given));
+    if (is_one) return fw_strdup(path, given);
+    FW_TRY(fw_checkpoint_refuse_foreign(given));
+    fw_checkpoint_list list;
+    FW_TRY(fw_checkpoint_list_init(&list, given));
+    if (list.entry_n > 0) {
+        *path = list.entry[list.entry_n - 1].path;
+        list.entry[list.entry_n - 1].path = NULL;
+    }
+    fw_checkpoint_list_fini(&list);
+    if (*path != NULL) return FW_OK;
+    return fw_fail(FW_ERR_INPUT, "%s is not a checkpoint (it has no manifest.json) and holds no complete one", given);
+}
+
+fw_status fw_checkpoint_whole_open(fw_checkpoint_whole *w, const char *path) {
+    *w = (fw_checkpoint_whole){0};
+    fw_status status;
+    FW_TRY_OR(fw_model_config_load(&w->config, path), fail);
+    FW_TRY_OR(fw_param_table_init(&w->table, &w->config), fail);
+    FW_TRY_OR(fw_checkpoint_open(&w->files, path, &w->table, &w->state), fail);
+    return FW_OK;
+fail:
+    fw_checkpoint_whole_close(w);
+    return status;
+}
+
+void fw_checkpoint_whole_close(fw_checkpoint_whole *w) {
+    fw_checkpoint_close(&w->files);
+    fw_checkpoint_state_fini(&w->state);
+    fw_param_table_fini(&w->table);
+}
+
+static fw_status read_array(void *context, fw_checkpoint_array array, const fw_param *p, int64_t first_n, int64_t n,
+                            float *out) {
+    const fw_checkpoint_whole *w = context;
+    return fw_checkpoint_read(&w->files, array, p->unit, p->offset_n + first_n, n, out);
+}
+
+static fw_status read_weight(void *context, const fw_param *p, int64_t first_n, int64_t n, float *out) {
+    return read_array(context, FW_CHECKPOINT_WEIGHT, p, first_n, n, out);
+}
+
+/* Every byte is checked first: what is damaged does not become a model. */
+fw_status fw_checkpoint_export(const char *dir, const char *path, const fw_export_options *options) {
+    fw_checkpoint_whole w;
+    FW_TRY(fw_export_check_target(dir, path));
+    FW_TRY(fw_checkpoint_verify(path, true));
+    FW_TRY(fw_checkpoint_whole_open(&w, path));
+    fw_status status = fw_export_model(dir, path, &w.table, options, read_weight, &w);
+    fw_checkpoint_whole_close(&w);
+    return status;
+}
+
+fw_status fw_checkpoint_reshard(char **out, const char *output_dir, const char *path, int place_n) {
+    fw_checkpoint_whole w;
+    *out = NULL;
+    FW_TRY(fw_checkpoint_verify(path, true));
+    FW_TRY(fw_checkpoint_whole_open(&w, path));
+    w.state.world_size = place_n;
+    fw_status status = fw_checkpoint_save(out, output_dir, path, &w.table, place_n, read_array, &w, &w.state);
+    fw_checkpoint_whole_close(&w);
+    return status;
+}
+
+/* ---- comparing */
+
+typedef struct sums {
+    double max, squares, before;
+    int64_t moved_n;
+} sums;
+
+static void add(sums *s, const float *a, const float *b, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        double before = (double)a[i], d = (double)b[i] - before, size = fabs(d);
+        if (memcmp(&a[i], &b[i], sizeof a[i]) != 0) s->moved_n++;
+        if (!(size <= s->max)) s->max = size; /* a NaN stays */
+        s->squares += d * d;
+        s->before += before * before;
+    }
+}
+
+typedef struct pair {
+    fw_checkpoint_whole *a;
+    fw_checkpoint_files b;
+    float *chunk[2];
+} pair;
+
+static fw_status compare_tensor(pair *x, fw_checkpoint_array array, const fw_param *p, fw_checkpoint_difference *d) {
+    sums s = {0};
+    for (int64_t at = 0; at < p->n; at += FW_CHECKPOINT_CHUNK_N) {
+        int64_t n = p->n - at < FW_CHECKPOINT_CHUNK_N ? p->n - at : FW_CHECKPOINT_CHUNK_N;
+        FW_TRY(fw_checkpoint_read(&x->a->files, array, p->unit, p->offset_n + at, n, x->chunk[0]));
+        FW_TRY(fw_checkpoint_read(&x->b, array, p->unit, p->offset_n + at, n, x->chunk[1]));
+        add(&s, x->chunk[0], x->chunk[1], n);
+    }
+    d->n = p->n;
+    d->moved_n = s.moved_n;
+    d->max = s.max;
+    d->rms = sqrt(s.squares / (double)p->n);
+    d->rms_before = sqrt(s.before / (double)p->n);
+    return FW_OK;
+}
+
+fw_status fw_checkpoint_diff(const char *a, const char *b, bool moments, fw_checkpoint_difference_fn tell,
+                             void *context) {
+    fw_checkpoint_whole whole;
+    pair x = {.a = &whole};
+    fw_status status;
+    FW_TRY(fw_checkpoint_whole_open(&whole, a));
+    FW_TRY_OR(fw_checkpoint_open(&x.b, b, &whole.table, NULL), done);
+    for (int k = 0; k < 2; k++) FW_TRY_OR(FW_NEW_ARRAY(x.chunk[k], FW_CHECKPOINT_CHUNK_N), done);
+    for (int array = 0; array < (moments ? FW_CHECKPOINT_ARRAY_N : 1); array++)
+        for (int32_t i = 0; i < whole.table.param_n; i++) {
+            fw_checkpoint_difference d;
+            char name[FW_PIECE_NAME_BYTES];
+            fw_piece_tensor_name(name, (fw_checkpoint_array)array, whole.table.param[i].name);
+            d.name = name;
+            FW_TRY_OR(compare_tensor(&x, (fw_checkpoint_array)array, &whole.table.param[i], &d), done);
+            FW_TRY_OR(tell(context, &d), done);
+        }
+done:
+    for (int k = 0; k < 2; k++) fw_free(x.chunk[k]);
+    fw_checkpoint_close(&x.b);
+    fw_checkpoint_whole_close(&whole);
+    return status;
+}
+
+/* ---- removing */
+
+static fw_status refuse_last(const char *parent, const char *name) {
+    fw_checkpoint_list list;
+    FW_TRY(fw_checkpoint_list_init(&list, parent));
+    const char *slash = list.entry_n == 1 ? strrchr(list.entry[0].path, '/') : NULL;
+    bool last = slash != NULL && strcmp(slash + 1, name) == 0;
+    fw_checkpoint_list_fini(&list);
+    if (!last) return FW_OK;
+    return fw_fail(FW_ERR_OPTION, "%s/%s is the only complete checkpoint there; --force removes it all the same",
+                   parent, name);
+}
+
+static fw_status remove_locked(const char *parent, const char *name, bool force) {
+    char *from = NULL;
+    fw_strbuf aside = {0};
+    fw_status status;
+    if (!force) FW_TRY(refuse_last(parent, name));
+    FW_TRY_OR(fw_path_join(&from, parent, name), done);
+    FW_TRY_OR(fw_strbuf_printf(&aside, "%s/.tmp-%s-%ld", parent, name, (long)getpid()), done);
+    if (rename(from, aside.data) != 0) {
+        status = fw_fail(FW_ERR_IO, "renaming %s to %s: %s", from, aside.data, strerror(errno));
+        goto done;
+    }
+    FW_TRY_OR(fw_dir_sync(parent), done);
+    FW_TRY_OR(fw_dir_remove(aside.data), done);
+done:
+    fw_free(from);
+    fw_strbuf_fini(&aside);
+    return status;
+}
+
+fw_status fw_checkpoint_remove(const char *path, bool force) {
+    char *whole = NULL, *parent = NULL;
+    fw_output_lock lock = {.fd = -1};
+    fw_status status;
+    bool is_one = false;
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/') n--;
+    FW_TRY_OR(fw_strndup(&whole, path, n), done);
+    char *slash = strrchr(whole, '/'), *name = slash == NULL ? whole : slash + 1;
+    FW_TRY_OR(has_manifest(&is_one, whole), done);
+    if (strncmp(name, "step-", 5) != 0 && !is_one) {
+        status = fw_fail(FW_ERR_OPTION, "%s is not a checkpoint: nothing is removed", path);
+        goto done;
+    }
+    FW_TRY_OR(slash == NULL ? fw_strdup(&parent, ".")
+                            : fw_strndup(&parent, whole, slash == whole ? 1 : (size_t)(slash - whole)),
+              done);
+    FW_TRY_OR(fw_output_lock_take(&lock, parent), done);
+    FW_TRY_OR(remove_locked(parent, name, force), done);
+done:
+    fw_output_lock_release(&lock);
+    fw_free(parent);
+    fw_free(whole);
+    return status;
+}
