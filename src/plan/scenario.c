@@ -25,7 +25,9 @@ static fw_activation_options activations_of(const fw_plan_scenario *s) {
                                    .N_max = N,
                                    .n_max = N,
                                    .chunk_n = fw_plan_chunk_rows(s->chunk_rows, s->model, N),
-                                   .P = s->length};
+                                   .P = s->length,
+                                   .document_n = s->batch,
+                                   .longest_n = s->length};
 }
 
 /* Of the device that would compute: on a CPU it is asked, a GPU need not be there. */
@@ -36,7 +38,7 @@ fw_status fw_plan_scenario_scratch(size_t *out, const fw_plan_scenario *s) {
     const fw_device_limits l = fw_activations_limits(&sized, s->model);
     fw_activations_fini(&sized);
     if (s->site.card != NULL) {
-        *out = fw_plan_gpu_scratch_bytes(l.N, l.matmul_dim, l.H, l.K, l.D, s->site.card->sm_n);
+        *out = fw_plan_gpu_scratch_bytes(&l, s->site.card);
         return FW_OK;
     }
     return fw_device_scratch_bytes(s->site.device, &l, out);

@@ -58,8 +58,9 @@ bool fw_plan_site_resize(fw_plan_site *site, int world);
 /* "nvlink", "pcie5x8", "25" (GB/s in one direction), "auto". Errors: FW_ERR_OPTION. */
 fw_status fw_plan_link_make(fw_plan_link *out, const fw_gpu_card *card, int node_n, const char *word);
 
-/* Device memory for the scratch of operations on an NVIDIA GPU: what its device would reserve (cuda_ops.c). N rows,
- * dim the largest side of a product, H, K, D of attention. */
-size_t fw_plan_gpu_scratch_bytes(int64_t N, int64_t dim, int64_t H, int64_t K, int64_t D, int sm_n);
+/* Device memory for the scratch of operations on an NVIDIA GPU: what its device would reserve for these limits (cuda_ops.c).
+ * Where attention may be cuDNN's, with what it takes when backward is its own too, which depends on the version that is
+ * installed. */
+size_t fw_plan_gpu_scratch_bytes(const fw_device_limits *limits, const fw_gpu_card *card);
 
 #endif

@@ -87,7 +87,7 @@ static void check_plan(const fw_cudnn_target *t, const profile *p, const fw_cudn
     if (a->backward && !has_equal_bits(p->sm)) fail_msg("%s: a plan without equal bits", text);
     assert_true(plan.engine >= 0);
     assert_true(plan.workspace_bytes <= fw_cudnn_workspace_most(a));
-    assert_true(plan.workspace_bytes < 2u << 20); /* the ragged accumulators are ours, and counted */
+    assert_true(plan.workspace_bytes < 1u << 20); /* what plan/gpu_scratch.c counts; accumulators are ours */
     fw_cudnn_plan_fini(&plan);
 }
 
