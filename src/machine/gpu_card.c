@@ -69,14 +69,8 @@ const fw_gpu_card *fw_gpu_card_find(const char *name) {
     return NULL;
 }
 
-static double lane_bits(int generation, int lanes) {
+double fw_pcie_headline_both_rate(int generation, int lanes) {
     const bool known = generation >= 3 && generation <= 6;
     const bool wide = lanes == 1 || lanes == 2 || lanes == 4 || lanes == 8 || lanes == 16;
-    return known && wide ? 8e9 * (double)(1 << (generation - 3)) * lanes : 0;
+    return known && wide ? 2e9 * (double)(1 << (generation - 3)) * lanes : 0;
 }
-
-double fw_pcie_rate(int generation, int lanes) {
-    return lane_bits(generation, lanes) / 8 * (generation < 6 ? 128.0 / 130 : 242.0 / 256);
-}
-
-double fw_pcie_headline_both_rate(int generation, int lanes) { return 2 * lane_bits(generation, lanes) / 8; }

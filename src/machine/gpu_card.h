@@ -27,10 +27,8 @@ const char *fw_gpu_card_spelling_at(int i);
  * unknown. */
 const fw_gpu_card *fw_gpu_card_find(const char *name);
 
-/* Bytes a second of PCIe in one direction. Generations 3 to 6 signal 8 to 64 Gbit/s a lane; of 130 bits 128 are payload
- * (generation 6: 242 of 256 bytes). 16 lanes of generation 4: 31.5e9. 0 for a generation or width that does not exist. */
-double fw_pcie_rate(int generation, int lanes);
-/* What is printed on the box: both directions, no coding taken off. 16 lanes of generation 5: 128e9. */
+/* What is printed on the box, bytes a second: both directions, no coding taken off. 16 lanes of generation 5: 128e9; 0 for a
+ * generation (3 to 6) or width that slots do not have. In one direction, coding off: fw_machine_pcie_bytes_per_s. */
 double fw_pcie_headline_both_rate(int generation, int lanes);
 
 #endif

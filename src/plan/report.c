@@ -1,6 +1,7 @@
 #include "plan/report.h"
 
 #include "base/alloc.h"
+#include "machine/machine.h"
 #include "model/wrap_class.h"
 #include "plan/adapter.h"
 #include "plan/job_input.h"
@@ -40,18 +41,43 @@ static fw_status take_options(fw_plan_scenario *s, const fw_options *o) {
     return FW_OK;
 }
 
+/* A user without a home has measured nothing, unless a file is named. */
+static fw_status load_measured(fw_measured *out, const fw_options *o) {
+    char *path = NULL;
+    fw_status status = fw_measured_path(&path, o->measured);
+    if (status != FW_OK) return o->measured == NULL && status == FW_ERR_OPTION ? FW_OK : status;
+    status = fw_measured_load(out, path);
+    fw_free(path);
+    return status;
+}
+
 fw_status fw_plan_scenario_from_options(fw_plan_scenario *s, const fw_model *model, fw_options *o) {
     *s = (fw_plan_scenario){.model = model};
+    fw_measured measured = {0};
+    fw_machine *machine = NULL;
+    fw_status status = FW_OK;
+    const bool cpu = o->device == FW_DEVICE_CPU || o->device == FW_DEVICE_REF;
+    if (o->gpu == NULL) { /* this machine: what it has, and what was measured of it */
+        FW_TRY_OR(load_measured(&measured, o), done);
+        if (!cpu) FW_TRY_OR(fw_machine_read(&machine, NULL), done);
+    }
     const fw_plan_site_wish wish = {.gpu = o->gpu,
                                     .link = o->link,
                                     .world = (int)o->gpus,
                                     .node_n = (int)o->gpus_per_node,
                                     .network_gbps = o->network_gbps,
-                                    .cpu = o->device == FW_DEVICE_CPU || o->device == FW_DEVICE_REF,
-                                    .thread_n = (int)o->num_threads};
-    FW_TRY(fw_plan_site_make(&s->site, &wish));
-    FW_TRY(fw_options_resolve_batch(o, s->site.world));
-    return take_options(s, o);
+                                    .cpu = cpu,
+                                    .thread_n = (int)o->num_threads,
+                                    .t = model->t,
+                                    .measurements = &measured,
+                                    .machine = machine};
+    FW_TRY_OR(fw_plan_site_make(&s->site, &wish), done);
+    FW_TRY_OR(fw_options_resolve_batch(o, s->site.world), done);
+    FW_TRY_OR(take_options(s, o), done);
+done:
+    fw_machine_destroy(machine);
+    fw_measured_fini(&measured);
+    return status;
 }
 
 static fw_status fill(fw_plan_table *t, const fw_plan_scenario *asked, fw_method method) {

@@ -101,7 +101,9 @@ static fw_status take_wire(fw_plan_wire *w, const fw_job_plan *p, const fw_plan_
                         .reduce_each = l->options.sync_each,
                         .unit_n = l->bucket_n,
                         .edge_part = (double)l->edge_n / (double)l->full_n,
-                        .prefetch = l->options.prefetch > 0};
+                        .prefetch = l->options.prefetch > 0,
+                        .weight_t = l->options.t,
+                        .gradient_t = l->options.gradient_t};
     w->reduce_n = l->bucket_n * (w->reduce_each ? s->micro_n : 1);
     if (l->weights_full) {
         w->update_bytes = p->traffic.all_gather_bytes;
@@ -159,7 +161,11 @@ fw_status fw_plan_case_make(fw_plan_case *c, const fw_plan_scenario *s, fw_shard
     judge(c, s);
     c->wire.bytes = c->wire.gather_bytes + c->wire.update_bytes + c->wire.scatter_bytes + c->wire.across_bytes;
     fw_plan_work work = {.micro_n = s->micro_n};
-    fw_plan_count_work(&work, &s->model->config, s->batch, s->length, (fw_plan_method_work){s->recompute, adapter});
+    const fw_plan_method_work method = {.recompute = s->recompute,
+                                        .frozen = adapter,
+                                        .chunk_n = activations_of(s).chunk_n,
+                                        .element_bytes = fw_dtype_bytes(s->model->t)};
+    fw_plan_count_work(&work, &s->model->config, s->batch, s->length, method);
     /* AdamW reads and writes weight, gradient and both moments in fp32, and writes a rounded copy; the norm reads the
      * gradient once more. Of a rank: what it owns. */
     const double owned = (double)c->trained_n / (strategy == FW_SHARD_DDP ? 1 : c->wire.S);

@@ -91,7 +91,9 @@ static fw_status adapter_wire(fw_plan_case *c, const fw_plan_scenario *s, const 
                         .reduce_n = 1, /* small enough for one */
                         .unit_n = l->bucket_n,
                         .edge_part = (double)l->edge_n / (double)l->full_n,
-                        .prefetch = l->options.prefetch > 0};
+                        .prefetch = l->options.prefetch > 0,
+                        .weight_t = l->options.t,
+                        .gradient_t = FW_F32};
     if (S > 1) {
         w->scatter_bytes = (uint64_t)(4 * n * (S - 1) / S);
         w->update_bytes = (uint64_t)(2 * n * (S - 1) / S);

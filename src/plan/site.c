@@ -2,6 +2,7 @@
 
 #include "base/host.h"
 #include "config/nearest.h"
+#include "machine/machine.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,11 +31,10 @@ enum { CPU_CAP = 4096, NODE_N = 8 };
 
 /* ---- links */
 
-static void set_pcie(fw_plan_link *l, const fw_gpu_card *card, int generation, int lanes) {
-    *l = (fw_plan_link){.headline_rate = fw_pcie_rate(generation, lanes), .latency_s = pcie_hop_s};
-    l->real_rate = l->headline_rate * (card->consumer ? pcie_through_host_part : pcie_part);
-    snprintf(l->name, sizeof l->name, "PCIe %d x%d%s", generation, lanes,
-             card->consumer ? ", through host memory" : "");
+static void set_pcie(fw_plan_link *l, bool through_host, int generation, int lanes) {
+    *l = (fw_plan_link){.headline_rate = fw_machine_pcie_bytes_per_s(generation, lanes), .latency_s = pcie_hop_s};
+    l->real_rate = l->headline_rate * (through_host ? pcie_through_host_part : pcie_part);
+    snprintf(l->name, sizeof l->name, "PCIe %d x%d%s", generation, lanes, through_host ? ", through host memory" : "");
 }
 
 static void set_nvlink(fw_plan_link *l, double both_rate) {
@@ -65,7 +65,7 @@ fw_status fw_plan_link_make(fw_plan_link *l, const fw_gpu_card *card, int node_n
         if (card->nvlink_both_rate > 0 && node_n <= card->nvlink_peers)
             set_nvlink(l, card->nvlink_both_rate);
         else
-            set_pcie(l, card, card->pcie_generation, card->consumer && node_n == 2 ? 8 : 16);
+            set_pcie(l, card->consumer, card->pcie_generation, card->consumer && node_n == 2 ? 8 : 16);
         return FW_OK;
     }
     if (strcasecmp(word, "nvlink") == 0) {
@@ -78,9 +78,9 @@ fw_status fw_plan_link_make(fw_plan_link *l, const fw_gpu_card *card, int node_n
     int generation = 0, lanes = 0, end = 0;
     if (strncasecmp(word, "pcie", 4) == 0) {
         if (sscanf(word + 4, "%1dx%2d%n", &generation, &lanes, &end) != 2 || word[4 + end] != 0 ||
-            fw_pcie_rate(generation, lanes) == 0)
+            fw_pcie_headline_both_rate(generation, lanes) == 0)
             return refuse_link(word);
-        set_pcie(l, card, generation, lanes);
+        set_pcie(l, card->consumer, generation, lanes);
         return FW_OK;
     }
     char *rest;
@@ -124,13 +124,62 @@ static fw_status share_out(fw_plan_site *s, const fw_plan_site_wish *w, bool on_
                    s->world, s->node_cap, below, below + s->node_cap);
 }
 
+/* ---- this machine's GPUs */
+
+/* How they are joined: by NVLink if every pair is, else over PCIe as wide as the narrowest, and directly where the driver
+ * lets all of them. An idle GPU lowers its link's generation, so that the highest counts; the width stays. */
+static void find_link(fw_plan_link *l, const fw_gpu_card *card, const fw_machine *m) {
+    bool nvlink = m->gpu_n > 1, direct = true;
+    int generation = 0, lanes = 0;
+    for (int a = 0; a < m->gpu_n; a++) {
+        const fw_machine_gpu *gpu = &m->gpu[a];
+        if (gpu->pcie_gen_max > 0 && (generation == 0 || gpu->pcie_gen_max < generation))
+            generation = gpu->pcie_gen_max;
+        if (gpu->pcie_width > 0 && (lanes == 0 || gpu->pcie_width < lanes)) lanes = gpu->pcie_width;
+        for (int b = 0; b < m->gpu_n; b++) {
+            if (a == b) continue;
+            const fw_machine_pair *pair = fw_machine_pair_of(m, a, b);
+            nvlink = nvlink && pair->nvlink_n > 0;
+            direct = direct && (pair->read == FW_P2P_OK || (pair->read == FW_P2P_UNKNOWN && !card->consumer));
+        }
+    }
+    if (nvlink && card->nvlink_both_rate > 0)
+        set_nvlink(l, card->nvlink_both_rate);
+    else
+        set_pcie(l, !direct, generation > 0 ? generation : card->pcie_generation, lanes > 0 ? lanes : 16);
+}
+
+static fw_status find_here(fw_plan_site *s, const fw_machine *m) {
+    s->card = fw_gpu_card_find(m->gpu[0].name);
+    if (s->card == NULL)
+        return fw_fail(
+            FW_ERR_OPTION,
+            "this machine has %.80s, whose speed is not known here; name the card that is nearest to it with "
+            "--gpu, or use --device cpu",
+            m->gpu[0].name);
+    for (int i = 0; i < m->gpu_n; i++) {
+        const fw_machine_gpu *gpu = &m->gpu[i];
+        if (gpu->memory_bytes <= 0) continue;
+        const uint64_t free_bytes =
+            (uint64_t)gpu->memory_bytes - (uint64_t)(gpu->memory_used_bytes > 0 ? gpu->memory_used_bytes : 0);
+        if (s->memory_bytes == 0 || free_bytes < s->memory_bytes) s->memory_bytes = free_bytes;
+    }
+    return FW_OK;
+}
+
+/* ---- a machine with GPUs, here or anywhere */
+
 static fw_status make_gpu(fw_plan_site *s, const fw_plan_site_wish *w) {
     const fw_gpu_card *card = s->card;
-    FW_TRY(fw_plan_link_make(&s->inside, card, s->node_n, w->link));
-    s->memory_bytes = card->memory_bytes;
+    const bool said = w->link != NULL && strcasecmp(w->link, "auto") != 0;
+    if (w->gpu == NULL && !said)
+        find_link(&s->inside, card, w->machine);
+    else
+        FW_TRY(fw_plan_link_make(&s->inside, card, s->node_n, w->link));
+    if (s->memory_bytes == 0) s->memory_bytes = card->memory_bytes;
     s->compute_rate = card->bf16_rate * compute_part;
     s->memory_rate = card->memory_rate * memory_part;
-    s->host_rate = fw_pcie_rate(card->pcie_generation, 16) * pcie_part;
+    s->host_rate = fw_machine_pcie_bytes_per_s(card->pcie_generation, 16) * pcie_part;
     s->busy_share = collective_sm_n / card->sm_n;
     s->jitter = step_jitter;
     const double gbps = w->network_gbps > 0 ? w->network_gbps : card->nvlink_peers == 8 ? 400.0 * s->node_n : 100;
@@ -141,7 +190,8 @@ static fw_status make_gpu(fw_plan_site *s, const fw_plan_site_wish *w) {
     snprintf(s->compute_source, sizeof s->compute_source, "data sheet, %.0f TFLOP/s in bf16, %.0f %% of it reached",
              card->bf16_rate * 1e-12, compute_part * 100);
     snprintf(s->link_source, sizeof s->link_source, "data sheet");
-    return FW_OK;
+    if (w->gpu != NULL || w->measurements == NULL) return FW_OK;
+    return fw_plan_site_use_measured(s, w->measurements, w->machine->gpu[0].name, w->t);
 }
 
 static fw_status make_cpu(fw_plan_site *s, const fw_plan_site_wish *w) {
@@ -166,23 +216,33 @@ static fw_status make_cpu(fw_plan_site *s, const fw_plan_site_wish *w) {
              "a guess: 30 GFLOP/s a core; finewire bench --save measures it");
     snprintf(s->link_source, sizeof s->link_source, "a guess: 4 GB/s a core; finewire bench --save measures it");
     FW_TRY(fw_threads_create(&s->threads, s->thread_n, NULL));
-    return fw_device_create(&s->device, "cpu", s->threads);
+    FW_TRY(fw_device_create(&s->device, "cpu", s->threads));
+    return w->measurements != NULL ? fw_plan_site_use_measured(s, w->measurements, "cpu", w->t) : FW_OK;
 }
 
 void fw_plan_site_fini(fw_plan_site *s) {
     fw_device_destroy(s->device);
     fw_threads_destroy(s->threads);
+    fw_plan_measured_destroy(s->measured);
     *s = (fw_plan_site){0};
 }
 
 fw_status fw_plan_site_make(fw_plan_site *s, const fw_plan_site_wish *w) {
     *s = (fw_plan_site){0};
-    const char *gpu = w->cpu ? NULL : w->gpu;
-    if (gpu == NULL && w->link != NULL && strcasecmp(w->link, "auto") != 0)
+    const bool here = !w->cpu && w->gpu == NULL && w->machine != NULL && w->machine->gpu_n > 0;
+    const bool on_gpu = here || (!w->cpu && w->gpu != NULL);
+    fw_plan_site_wish wish = *w;
+    if (!on_gpu && w->link != NULL && strcasecmp(w->link, "auto") != 0)
         return fw_fail(FW_ERR_OPTION, "--link is for GPUs, and no card is named; add --gpu NAME");
-    if (gpu != NULL) FW_TRY(find_card(&s->card, gpu));
-    FW_TRY(share_out(s, w, gpu != NULL));
-    fw_status status = gpu != NULL ? make_gpu(s, w) : make_cpu(s, w);
+    if (here) {
+        FW_TRY(find_here(s, w->machine));
+        if (wish.world == 0) wish.world = w->machine->gpu_n;
+        if (wish.node_n == 0) wish.node_n = w->machine->gpu_n;
+    } else if (on_gpu) {
+        FW_TRY(find_card(&s->card, w->gpu));
+    }
+    FW_TRY(share_out(s, &wish, on_gpu));
+    fw_status status = on_gpu ? make_gpu(s, &wish) : make_cpu(s, &wish);
     if (status != FW_OK) fw_plan_site_fini(s);
     return status;
 }

@@ -10,6 +10,8 @@
 
 #include <stdbool.h>
 
+#include "plan/site_measured.h"
+
 enum { FW_PLAN_LINK_NAME_BYTES = 64 };
 
 typedef struct fw_plan_link {
@@ -35,6 +37,7 @@ typedef struct fw_plan_site {
     int thread_n;            /* of a rank, on a CPU */
     fw_threads *threads; /* on a CPU: the device that would compute, to be asked for its scratch; copies of a site */
     fw_device *device;   /* borrow them from the one that was made */
+    fw_plan_measured *measured;               /* NULL: nothing */
     char compute_source[96], link_source[96]; /* where the rates come from */
 } fw_plan_site;
 
@@ -45,6 +48,9 @@ typedef struct fw_plan_site_wish {
     double network_gbps;
     bool cpu; /* this machine's, whatever else there is */
     int thread_n;
+    fw_dtype t;                       /* computing type; what was measured goes by it */
+    const fw_measured *measurements;  /* NULL: none */
+    const struct fw_machine *machine; /* this one, when no card is named; NULL: not looked at */
 } fw_plan_site_wish;
 
 /* Errors: FW_ERR_OPTION with the nearest known name; a number of devices that machines cannot share out evenly. */

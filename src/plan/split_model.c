@@ -20,7 +20,7 @@ void fw_plan_split_tensor(fw_plan_split *t, const fw_plan_scenario *s, const fw_
     }
     const int64_t sums = g->L * (s->recompute ? 6 : 4) * s->micro_n, N = s->batch * s->length;
     t->wire_bytes = (uint64_t)(2 * (t->way - 1)) * (uint64_t)(N * g->C * 2) / (uint64_t)t->way * (uint64_t)sums;
-    const fw_plan_ring ring = {t->way, 1, t->wire_bytes, sums, true};
+    const fw_plan_ring ring = {t->way, 1, t->wire_bytes, sums, FW_MEASURED_ALL_REDUCE, s->model->t};
     t->wire_ms = fw_plan_ring_seconds(&s->site, &ring, false) * 1e3;
     char size[FW_PLAN_SIZE_BYTES];
     fw_plan_size(size, t->wire_bytes);

@@ -7,25 +7,58 @@ static double smaller(double a, double b) { return a < b ? a : b; }
 
 /* ---- computing */
 
+static double sum(const fw_plan_work *w, bool backward) {
+    double n = backward ? w->backward_attention_n : w->forward_attention_n;
+    for (int i = 0; i < FW_PLAN_PRODUCTS; i++)
+        n += w->product[i].each_n * (backward ? w->product[i].backward : w->product[i].forward);
+    return n;
+}
+
 void fw_plan_count_work(fw_plan_work *out, const fw_model_config *c, int64_t batch, int64_t length,
                         fw_plan_method_work method) {
-    const double N = (double)batch * (double)length, T = (double)length;
-    const double block_n = (double)(2 * (c->H + c->K) * c->D * c->C + 3 * c->C * c->F), head_n = (double)(c->V * c->C);
-    /* causal: half of T x T; scores and their product with the values */
-    const double attention = (double)batch * 2 * T * T * (double)(c->H * c->D);
-    const double block = 2 * block_n * N + attention, head = 2 * head_n * N, L = (double)c->L;
+    const double N = (double)batch * (double)length, T = (double)length, L = (double)c->L,
+                 t = (double)method.element_bytes;
+    const double q = (double)(c->H * c->D), kv = (double)(c->K * c->D), C = (double)c->C, F = (double)c->F;
     const double through = method.frozen ? 1 : 2; /* gradients of inputs, and of weights */
-    /* Recomputing a block leaves out its last product, which nothing needs. */
-    const double again = method.recompute ? block - 2 * N * (double)(c->F * c->C) : 0;
-    out->forward_n = L * block + head;
-    out->backward_n = L * (2 * block_n * N * through + 2.5 * attention + again) + head * through;
+    const double again = method.recompute ? 1 : 0, chunks = N / (double)method.chunk_n;
+    out->product[0] = (fw_plan_product){2 * N * C * (q + 2 * kv), L, L * (through + again)};
+    out->product[1] = (fw_plan_product){2 * N * C * q, L, L * (through + again)};
+    out->product[2] = (fw_plan_product){2 * N * C * 2 * F, L, L * (through + again)};
+    out->product[3] = (fw_plan_product){2 * N * C * F, L, L * through}; /* nothing needs its result again */
+    out->product[4] = (fw_plan_product){2 * (double)method.chunk_n * C * (double)c->V, chunks, chunks * through};
+    /* Causal: half of T x T; scores and their product with the values. Backward makes five products of these two. */
+    const double attention = L * (double)batch * 2 * T * T * q;
+    out->forward_attention_n = attention;
+    out->backward_attention_n = attention * (2.5 + again);
+    /* Two norms (read, write), the additions (read twice, write), rope (read, write), gate times up (read twice, write);
+     * backward about twice that. */
+    const double block = L * N * t * (2 * 2 * C + 2 * 3 * C + 2 * (q + kv) + 3 * F);
+    out->forward_bytes = block;
+    out->backward_bytes = block * (2 + again) + 3 * 4 * N * (double)c->V;
+    out->forward_n = sum(out, false);
+    out->backward_n = sum(out, true);
     out->token_n = batch * length;
+}
+
+/* Where products were measured, each at its own size, and the passes between them by the bandwidth that was measured; else
+ * all operations at one rate, which has the rest in it. */
+static double compute_seconds(const fw_plan_site *s, const fw_plan_work *w, bool backward) {
+    const fw_measured_record *gemm = s->measured != NULL ? s->measured->gemm : NULL;
+    if (gemm == NULL) return (backward ? w->backward_n : w->forward_n) / s->compute_rate;
+    double seconds = (backward ? w->backward_attention_n : w->forward_attention_n) / s->compute_rate;
+    for (int i = 0; i < FW_PLAN_PRODUCTS; i++) {
+        const fw_plan_product *p = &w->product[i];
+        seconds += fw_measured_seconds(gemm, p->each_n) * (backward ? p->backward : p->forward);
+    }
+    return seconds + (backward ? w->backward_bytes : w->forward_bytes) / s->memory_rate;
 }
 
 /* ---- links */
 
 double fw_plan_ring_seconds(const fw_plan_site *s, const fw_plan_ring *r, bool headline) {
     if (r->member_n <= 1 || r->bytes == 0) return 0;
+    const double measured = headline ? 0 : fw_plan_measured_seconds(s->measured, r);
+    if (measured > 0) return measured;
     const double inside = headline ? s->inside.headline_rate : s->inside.real_rate;
     const double network = headline ? s->between.headline_rate : s->between.real_rate;
     /* Members of one group on a machine: the machine's network carries one ring for each group that crosses it. */
@@ -37,7 +70,7 @@ double fw_plan_ring_seconds(const fw_plan_site *s, const fw_plan_ring *r, bool h
     if (headline) return seconds;
     const double hops = r->member_n - 1, far = node_n > 1 ? node_n - 1 : 0;
     double latency = (hops - far) * s->inside.latency_s + far * s->between.latency_s;
-    if (r->both_ways) {
+    if (r->what == FW_MEASURED_ALL_REDUCE) {
         /* A tree between machines has fewer hops for what is sent once to all. */
         const double tree = 2 * (ceil(log2(node_n)) * s->between.latency_s + (on_node - 1) * s->inside.latency_s);
         latency = smaller(2 * latency, tree);
@@ -50,10 +83,10 @@ typedef struct wire_seconds {
 } wire_seconds;
 
 static wire_seconds seconds_of(const fw_plan_site *s, const fw_plan_wire *w, bool headline) {
-    const fw_plan_ring gather = {w->S, 1, w->gather_bytes, w->gather_n, false};
-    const fw_plan_ring update = {w->S, 1, w->update_bytes, w->update_n, false};
-    const fw_plan_ring scatter = {w->S, 1, w->scatter_bytes, w->reduce_n, false};
-    const fw_plan_ring across = {w->R, w->S, w->across_bytes, w->reduce_n, true};
+    const fw_plan_ring gather = {w->S, 1, w->gather_bytes, w->gather_n, FW_MEASURED_ALL_GATHER, w->weight_t};
+    const fw_plan_ring update = {w->S, 1, w->update_bytes, w->update_n, FW_MEASURED_ALL_GATHER, w->weight_t};
+    const fw_plan_ring scatter = {w->S, 1, w->scatter_bytes, w->reduce_n, FW_MEASURED_REDUCE_SCATTER, w->gradient_t};
+    const fw_plan_ring across = {w->R, w->S, w->across_bytes, w->reduce_n, FW_MEASURED_ALL_REDUCE, w->gradient_t};
     return (wire_seconds){.gather = fw_plan_ring_seconds(s, &gather, headline),
                           .update = fw_plan_ring_seconds(s, &update, headline),
                           .reduce =
@@ -72,7 +105,7 @@ static double exposed(double wire, double computing, int unit_n, double bare_par
 
 void fw_plan_step_time(fw_plan_times *t, const fw_plan_site *s, const fw_plan_wire *w, const fw_plan_work *work) {
     const double micro_n = (double)work->micro_n;
-    const double forward = work->forward_n / s->compute_rate, backward = work->backward_n / s->compute_rate;
+    const double forward = compute_seconds(s, work, false), backward = compute_seconds(s, work, true);
     const wire_seconds real = seconds_of(s, w, false), headline = seconds_of(s, w, true);
     const double compute = micro_n * (forward + backward), all = real.gather + real.update + real.reduce;
     const bool beside = s->busy_share < 1; /* else the same processors compute and copy */

@@ -23,11 +23,22 @@ typedef struct fw_plan_wire {
     int unit_n;                           /* pieces of a pass that follow each other */
     double edge_part;                     /* the first and last piece, of all */
     bool prefetch;                        /* pieces are gathered ahead */
+    fw_dtype weight_t, gradient_t;        /* of what is sent */
 } fw_plan_wire;
 
+/* One kind of matrix product: operations of one, and how many there are in a pass. */
+typedef struct fw_plan_product {
+    double each_n;
+    double forward, backward; /* recomputing is part of backward */
+} fw_plan_product;
+enum { FW_PLAN_PRODUCTS = 5 };
+
 typedef struct fw_plan_work {
-    double forward_n, backward_n; /* operations of one micro-batch; recomputing is part of backward */
-    double update_bytes;          /* bytes that the optimizer reads and writes */
+    fw_plan_product product[FW_PLAN_PRODUCTS];        /* qkv, o, gate and up, down, head */
+    double forward_attention_n, backward_attention_n; /* operations of a micro-batch */
+    double forward_n, backward_n;                     /* all of them */
+    double forward_bytes, backward_bytes;             /* of activations that are read and written between products */
+    double update_bytes;                              /* bytes that the optimizer reads and writes */
     int64_t micro_n;
     int64_t token_n; /* of one micro-batch */
 } fw_plan_work;
@@ -45,6 +56,8 @@ typedef struct fw_plan_times {
 
 typedef struct fw_plan_method_work {
     bool recompute, frozen; /* frozen: base weights get no gradients */
+    int64_t chunk_n;        /* rows of the head's products */
+    size_t element_bytes;   /* of activations */
 } fw_plan_method_work;
 /* Operations of a micro-batch of `batch` sequences of `length` tokens: 2 a weight and token forward, twice that backward
  * (once for frozen weights), and attention, which grows with the square of the length; recomputing adds the blocks'
@@ -61,7 +74,8 @@ typedef struct fw_plan_ring {
     int member_n, stride;
     uint64_t bytes;
     int64_t collective_n;
-    bool both_ways; /* all_reduce: twice the hops */
+    fw_measured_what what; /* all_gather, reduce_scatter, or all_reduce, which has twice the hops */
+    fw_dtype dtype;
 } fw_plan_ring;
 double fw_plan_ring_seconds(const fw_plan_site *site, const fw_plan_ring *ring, bool headline);
 

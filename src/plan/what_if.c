@@ -85,6 +85,7 @@ static fw_status try_case(fw_plan_change *change, const fw_plan_report *r, const
     /* The site goes; what the advice says of it stays. */
     change->advice.scenario.site.device = NULL;
     change->advice.scenario.site.threads = NULL;
+    change->advice.scenario.site.measured = NULL;
 done:
     if (status != FW_OK) fw_fail_context(status, "--what_if \"%.80s\": ", change->text);
     fw_plan_site_fini(&s.site);

@@ -4,6 +4,7 @@ set -uo pipefail
 failed=0
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
+export FINEWIRE_MEASURED=$folder/measured.json FINEWIRE_NVML=$folder/none.so # neither measurements nor GPUs of this machine
 
 fail() {
   echo "FAILED: finewire $command"
@@ -92,6 +93,17 @@ printf 'learning_rate: 99\n' >>"$folder/recipe.yaml"
 sed -i '/1e-4/d' "$folder/recipe.yaml"
 run 2 "$folder/recipe.yaml" --gpus 4 --gpu l40s # checked as training would
 says "learning_rate is 99"
+
+# ---- measurements are taken instead of the table, and read with care
+"$FINEWIRE" bench gemm --num_processes 1 --num_threads 1 --device cpu --save >/dev/null 2>&1
+run 0 --model SmolLM2-135M --num_processes 1 --num_threads 1
+says "measured here on"
+run 0 --model SmolLM2-135M --num_processes 2 --num_threads 1
+says "a guess"
+echo '{"format": 7}' >"$FINEWIRE_MEASURED"
+run 3 --model SmolLM2-135M
+says "measured.json"
+rm "$FINEWIRE_MEASURED"
 
 # ---- the chart: XML, with a curve for each strategy and a bar for each link, whatever the model is called
 cp -r "$folder/model" "$folder/a<b>&c"

@@ -1,4 +1,5 @@
 /* The cards and links that plans are made for, and the names they go by. */
+#include "machine/machine.h"
 #include "model/param_table.h"
 #include "plan/known_model.h"
 #include "plan/site.h"
@@ -47,18 +48,18 @@ static void test_table(void **state) {
         assert_true(card->memory_rate >= 700e9 && card->memory_rate <= 8000e9);
         assert_true(card->sm_n >= 70 && card->sm_n <= 200);
         assert_true((card->nvlink_both_rate > 0) == (card->nvlink_peers > 1));
-        assert_true(fw_pcie_rate(card->pcie_generation, 16) > 0);
+        assert_true(fw_machine_pcie_bytes_per_s(card->pcie_generation, 16) > 0);
     }
 }
 
 static void test_pcie(void **state) {
     (void)state;
-    fw_test_near(fw_pcie_rate(4, 16) * 1e-9, 31.5, 0.05);
-    fw_test_near(fw_pcie_rate(5, 8) * 1e-9, 31.5, 0.05);
-    fw_test_near(fw_pcie_rate(3, 16) * 1e-9, 15.75, 0.05);
-    assert_true(fw_pcie_rate(4, 3) == 0);
-    assert_true(fw_pcie_rate(2, 16) == 0);
-    assert_true(fw_pcie_rate(7, 16) == 0);
+    fw_test_near(fw_machine_pcie_bytes_per_s(4, 16) * 1e-9, 31.5, 0.05);
+    fw_test_near(fw_machine_pcie_bytes_per_s(5, 8) * 1e-9, 31.5, 0.05);
+    fw_test_near(fw_machine_pcie_bytes_per_s(3, 16) * 1e-9, 15.75, 0.05);
+    assert_true(fw_pcie_headline_both_rate(4, 3) == 0);
+    assert_true(fw_pcie_headline_both_rate(2, 16) == 0);
+    assert_true(fw_pcie_headline_both_rate(7, 16) == 0);
 }
 
 static fw_plan_link link_of(const char *gpu, int node_n, const char *word) {

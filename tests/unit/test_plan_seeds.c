@@ -3,6 +3,7 @@
  * Where two figures are about the same model and differ, one counts a matrix that embedding and head share twice, as files
  * on disk do, and the other once, as memory does; the test says which is which. GB are 10^9 bytes. */
 #include "machine/gpu_card.h"
+#include "machine/machine.h"
 #include "plan/adapter.h"
 #include "plan/advice.h"
 #include "plan/report.h"
@@ -230,7 +231,7 @@ static void test_link_headlines(void **state) {
     fw_test_near(fw_pcie_headline_both_rate(5, 16) / GB, 128, 0);
     fw_test_near(fw_pcie_headline_both_rate(5, 8) / GB, 64, 0);
     /* "In one direction?" PCIe 4 x16 31.5; twelve NVLinks of 25 GB/s, 300. */
-    fw_test_near(fw_pcie_rate(4, 16) / GB, 31.5, 0.05);
+    fw_test_near(fw_machine_pcie_bytes_per_s(4, 16) / GB, 31.5, 0.05);
     fw_test_near(fw_gpu_card_find("a100")->nvlink_both_rate / 2 / GB, 12 * 25, 0);
     /* "Which cards list no NVLink?" */
     assert_true(fw_gpu_card_find("l40s")->nvlink_both_rate == 0);
@@ -263,7 +264,7 @@ static void test_gradient_on_the_wire(void **state) {
     p.s.shard.gradient_t = FW_BF16;
     const fw_plan_case c = fw_test_plan_case(&p, FW_SHARD_DDP);
     fw_test_near((double)c.wire.bytes / GB, 15.24, 0.01);
-    fw_test_near(c.times.wire_headline_ms, 1e3 * 15.24e9 / fw_pcie_rate(5, 8), 1);
+    fw_test_near(c.times.wire_headline_ms, 1e3 * 15.24e9 / fw_machine_pcie_bytes_per_s(5, 8), 1);
     fw_test_plan_fini(&p);
 }
 
