@@ -1,0 +1,224 @@
+/* From a conversation to its text: JSON becomes values that know where they come from, then the template runs. */
+#include "text/jinja/jinja.h"
+#include "text/jinja/jinja_run.h"
+
+#include <string.h>
+
+enum { JSON_DEPTH_MAX = 500 };
+
+/* Origins of the parts of a value, by where they stand in a message. */
+typedef struct source {
+    int64_t message;
+    bool in_calls; /* inside "tool_calls": names and arguments are told apart */
+    fw_chat_field field;
+} source;
+
+typedef struct loader {
+    fw_jinja_memory *memory;
+    size_t bytes; /* of all texts: what limits are measured by */
+} loader;
+
+static fw_status load(loader *l, const json_t *json, source from, fw_jinja_value *out, int depth);
+
+/* A text up to its last </think> is thought. */
+static fw_status split_thought(loader *l, fw_jinja_value *v, source from) {
+    static const char end[] = "</think>";
+    fw_jinja_text what = {.data = end, .bytes = sizeof end - 1};
+    int64_t found = fw_jinja_find_last(v->text, 0, v->text->bytes, &what);
+    if (found < 0) return FW_OK;
+    fw_jinja_origin *origin;
+    FW_TRY(fw_jinja_take(l->memory, (void **)&origin, v->text->bytes * sizeof *origin));
+    for (size_t i = 0; i < v->text->bytes; i++)
+        origin[i] = i < (size_t)found + what.bytes ? fw_jinja_origin_of(from.message, FW_CHAT_THOUGHT) : v->origin;
+    v->text->origin = origin;
+    return FW_OK;
+}
+
+static fw_status load_text(loader *l, const char *text, size_t bytes, source from, fw_jinja_value *out) {
+    l->bytes += bytes;
+    FW_TRY(fw_jinja_text_of(l->memory, out, text, bytes, fw_jinja_origin_of(from.message, from.field), false));
+    return from.field == FW_CHAT_CONTENT ? split_thought(l, out, from) : FW_OK;
+}
+
+static fw_status load_array(loader *l, const json_t *json, source from, fw_jinja_value *out, int depth) {
+    fw_jinja_list *list;
+    FW_TRY(fw_jinja_list_make(l->memory, &list, FW_JINJA_IS_LIST, json_array_size(json)));
+    for (size_t i = 0; i < list->n; i++) FW_TRY(load(l, json_array_get(json, i), from, &list->item[i], depth));
+    out->kind = FW_JINJA_LIST;
+    out->list = list;
+    return FW_OK;
+}
+
+static source inside(source from, const char *key) {
+    if (!from.in_calls) return from;
+    if (strcmp(key, "arguments") == 0) return (source){from.message, false, FW_CHAT_TOOL_ARGUMENTS};
+    if (strcmp(key, "name") == 0) return (source){from.message, false, FW_CHAT_TOOL_NAME};
+    return from;
+}
+
+static fw_status load_object(loader *l, const json_t *json, source from, fw_jinja_value *out, int depth) {
+    fw_jinja_dict *dict;
+    const char *key;
+    size_t key_bytes;
+    json_t *value;
+    FW_TRY(fw_jinja_dict_make(l->memory, &dict, json_object_size(json)));
+    json_object_keylen_foreach((json_t *)(uintptr_t)json, key, key_bytes, value) {
+        fw_jinja_value name, loaded;
+        source plain = from;
+        if (plain.field == FW_CHAT_CONTENT) plain.field = FW_CHAT_OTHER;
+        FW_TRY(load_text(l, key, key_bytes, plain, &name));
+        name.text->char_n = FW_JINJA_UNCOUNTED;
+        FW_TRY(load(l, value, inside(from, key), &loaded, depth));
+        FW_TRY(fw_jinja_dict_put(l->memory, dict, name, loaded));
+    }
+    out->kind = FW_JINJA_DICT;
+    out->dict = dict;
+    return FW_OK;
+}
+
+static fw_status load(loader *l, const json_t *json, source from, fw_jinja_value *out, int depth) {
+    *out = (fw_jinja_value){.kind = FW_JINJA_NONE, .origin = fw_jinja_origin_of(from.message, from.field)};
+    l->bytes += 16;
+    if (depth > JSON_DEPTH_MAX) return fw_fail(FW_ERR_INPUT, "the conversation has JSON that is nested too deeply");
+    switch (json_typeof(json)) {
+    case JSON_STRING: return load_text(l, json_string_value(json), json_string_length(json), from, out);
+    case JSON_ARRAY: return load_array(l, json, from, out, depth + 1);
+    case JSON_OBJECT: return load_object(l, json, from, out, depth + 1);
+    case JSON_INTEGER:
+        out->kind = FW_JINJA_INT;
+        out->integer = json_integer_value(json);
+        break;
+    case JSON_REAL:
+        out->kind = FW_JINJA_FLOAT;
+        out->real = json_real_value(json);
+        break;
+    case JSON_TRUE:
+    case JSON_FALSE:
+        out->kind = FW_JINJA_BOOL;
+        out->boolean = json_is_true(json);
+        break;
+    case JSON_NULL: break;
+    }
+    return FW_OK;
+}
+
+static fw_chat_field field_of(const char *key) {
+    static const struct {
+        const char *key;
+        fw_chat_field field;
+    } known[] = {
+        {"role", FW_CHAT_ROLE},
+        {"content", FW_CHAT_CONTENT},
+        {"reasoning_content", FW_CHAT_REASONING},
+        {"thinking", FW_CHAT_REASONING},
+        {"reasoning", FW_CHAT_REASONING},
+        {"tool_calls", FW_CHAT_TOOL_CALL},
+        {"function_call", FW_CHAT_TOOL_CALL},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(key, known[i].key) == 0) return known[i].field;
+    return FW_CHAT_OTHER;
+}
+
+static fw_status put_key(loader *l, fw_jinja_dict *dict, int64_t message, const char *key, const json_t *value) {
+    fw_jinja_value name, loaded;
+    fw_chat_field field = field_of(key);
+    source from = {message, field == FW_CHAT_TOOL_CALL, field},
+           of_key = {message, false, field == FW_CHAT_CONTENT ? FW_CHAT_OTHER : field};
+    FW_TRY(load_text(l, key, strlen(key), of_key, &name));
+    FW_TRY(load(l, value, from, &loaded, 0));
+    return fw_jinja_dict_put(l->memory, dict, name, loaded);
+}
+
+/* As transformers hands it over: without the keys that are null, and with its reasoning under the names that templates
+ * ask for. */
+static fw_status load_message(loader *l, const json_t *json, int64_t index, fw_jinja_value *out) {
+    static const char *const reasoning[] = {"reasoning_content", "thinking", "reasoning"};
+    const json_t *thought = NULL;
+    const char *key;
+    json_t *value;
+    fw_jinja_dict *dict;
+    if (!json_is_object(json)) return fw_fail(FW_ERR_INPUT, "message %lld is no object", (long long)index);
+    for (size_t i = 0; i < 3 && thought == NULL; i++) {
+        thought = json_object_get(json, reasoning[i]);
+        if (json_is_null(thought)) thought = NULL;
+    }
+    FW_TRY(fw_jinja_dict_make(l->memory, &dict, json_object_size(json) + 2));
+    if (thought != NULL) FW_TRY(put_key(l, dict, index, "thinking", thought));
+    json_object_foreach((json_t *)(uintptr_t)json, key, value) {
+        if (!json_is_null(value)) FW_TRY(put_key(l, dict, index, key, value));
+    }
+    if (thought != NULL) FW_TRY(put_key(l, dict, index, "reasoning_content", thought));
+    dict->message = index;
+    *out = (fw_jinja_value){.kind = FW_JINJA_DICT, .origin = fw_jinja_origin_of(index, FW_CHAT_OTHER), .dict = dict};
+    return FW_OK;
+}
+
+static fw_status load_messages(loader *l, const json_t *messages, fw_jinja_value *out) {
+    fw_jinja_list *list;
+    if (!json_is_array(messages) || json_array_size(messages) == 0)
+        return fw_fail(FW_ERR_INPUT, "a conversation without messages");
+    if (json_array_size(messages) > FW_JINJA_MESSAGE_MAX)
+        return fw_fail(FW_ERR_INPUT, "a conversation of too many messages");
+    FW_TRY(fw_jinja_list_make(l->memory, &list, FW_JINJA_IS_LIST, json_array_size(messages)));
+    for (size_t i = 0; i < list->n; i++)
+        FW_TRY(load_message(l, json_array_get(messages, i), (int64_t)i, &list->item[i]));
+    *out = (fw_jinja_value){.kind = FW_JINJA_LIST, .list = list};
+    return FW_OK;
+}
+
+/* A variable of the rendering. Names that the template does not use are passed over. */
+static fw_status set_global(fw_jinja *j, const char *name, fw_jinja_value value) {
+    unsigned bucket = 0;
+    size_t bytes = strlen(name);
+    for (size_t i = 0; i < bytes; i++) bucket = bucket * 31 + (unsigned char)name[i];
+    for (const fw_jinja_name *at = j->program->name[bucket % 256]; at != NULL; at = at->next)
+        if (at->bytes == bytes && memcmp(at->text, name, bytes) == 0)
+            return fw_jinja_scope_set(j, j->globals, at, value);
+    return FW_OK;
+}
+
+static fw_status set_all(fw_jinja *j, loader *l, const json_t *object, fw_chat_field field) {
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)object, key, value) {
+        fw_jinja_value loaded;
+        FW_TRY(load(l, value, (source){-1, false, field}, &loaded, 0));
+        FW_TRY(set_global(j, key, loaded));
+    }
+    return FW_OK;
+}
+
+static fw_status set_globals(fw_jinja *j, loader *l, const fw_jinja_input *in) {
+    fw_jinja_value value;
+    FW_TRY(set_all(j, l, in->special, FW_CHAT_TEMPLATE));
+    for (int i = 0; i < 2; i++) FW_TRY(set_all(j, l, in->variables[i], FW_CHAT_VARIABLE));
+    FW_TRY(load_messages(l, in->messages, &value));
+    FW_TRY(set_global(j, "messages", value));
+    value = fw_jinja_none();
+    if (in->tools != NULL) FW_TRY(load(l, in->tools, (source){-1, false, FW_CHAT_TOOLS}, &value, 0));
+    FW_TRY(set_global(j, "tools", value));
+    value = fw_jinja_none();
+    if (in->documents != NULL) FW_TRY(load(l, in->documents, (source){-1, false, FW_CHAT_DOCUMENTS}, &value, 0));
+    FW_TRY(set_global(j, "documents", value));
+    return set_global(j, "add_generation_prompt", fw_jinja_bool(in->add_generation_prompt));
+}
+
+fw_status fw_jinja_render(fw_jinja_output *out, fw_jinja_memory *memory, const fw_jinja_program *program,
+                          const fw_jinja_input *in) {
+    fw_jinja_memory_clear(memory);
+    memory->limit_bytes = SIZE_MAX / 4; /* what is loaded has been in memory already */
+    fw_jinja j = {.memory = memory, .program = program, .step_n = INT64_MAX, .message = -1, .now = in->now};
+    loader l = {.memory = memory};
+    fw_jinja_builder builder = {.memory = memory};
+    FW_TRY(fw_jinja_scope_push(&j, NULL));
+    j.globals = j.scope;
+    FW_TRY(set_globals(&j, &l, in));
+    memory->limit_bytes = memory->taken_bytes + ((size_t)64 << 20) + 64 * l.bytes;
+    j.step_n = 4000000 + 64 * (int64_t)l.bytes;
+    j.out = &builder;
+    FW_TRY(fw_jinja_scope_push(&j, j.globals));
+    FW_TRY(fw_jinja_exec(&j, &program->body));
+    *out = (fw_jinja_output){builder.data ? builder.data : "", builder.n, builder.origin, builder.uniform};
+    return FW_OK;
+}
