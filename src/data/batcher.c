@@ -17,6 +17,7 @@ struct fw_batcher {
     uint32_t *order;             /* of order_epoch */
     int64_t order_epoch;
     int64_t max_token_n, max_document_n;
+    int64_t skip_n; /* units at the start of an epoch that are not taken */
 };
 
 static fw_status check_options(const fw_batcher_options *o, const fw_dataset *d) {
@@ -133,6 +134,13 @@ static int64_t units_per_step(const fw_batcher *b) {
     return b->options.micro * b->options.accumulation * b->options.world;
 }
 
+void fw_batcher_skip(fw_batcher *b, int64_t unit_n) { b->skip_n = unit_n; }
+
+/* The first unit of a step, in the epoch's order. */
+static int64_t first_unit(const fw_batcher *b, int64_t step_in_epoch) {
+    return b->skip_n + step_in_epoch * units_per_step(b);
+}
+
 int64_t fw_batcher_units(const fw_batcher *b) { return b->unit_n; }
 int64_t fw_batcher_max_tokens(const fw_batcher *b) { return b->max_token_n; }
 int64_t fw_batcher_max_documents(const fw_batcher *b) { return b->max_document_n; }
@@ -141,7 +149,7 @@ int64_t fw_batcher_steps_per_epoch(const fw_batcher *b) {
 }
 
 int64_t fw_batcher_micro_steps(const fw_batcher *b, int64_t step_in_epoch) {
-    const int64_t at_once = b->options.micro * b->options.world, left = b->unit_n - step_in_epoch * units_per_step(b);
+    const int64_t at_once = b->options.micro * b->options.world, left = b->unit_n - first_unit(b, step_in_epoch);
     const int64_t needed = (left + at_once - 1) / at_once;
     return needed < b->options.accumulation ? needed : b->options.accumulation;
 }
@@ -157,7 +165,7 @@ static void set_epoch(fw_batcher *b, int64_t epoch) {
 
 static int64_t window_sum(fw_batcher *b, int64_t epoch, int64_t step_in_epoch, const int64_t *of_unit) {
     set_epoch(b, epoch);
-    int64_t sum = 0, first = step_in_epoch * units_per_step(b), last = first + units_per_step(b);
+    int64_t sum = 0, first = first_unit(b, step_in_epoch), last = first + units_per_step(b);
     for (int64_t i = first; i < last && i < b->unit_n; i++) sum += of_unit[b->order[i]];
     return sum;
 }
@@ -173,12 +181,12 @@ int64_t fw_batcher_window_tokens(fw_batcher *b, int64_t epoch, int64_t step_in_e
 /* *begin .. *end - 1: the places in the epoch's order that this rank takes in this micro-step. */
 static fw_status find_slots(fw_batcher *b, int64_t epoch, int64_t step, int64_t micro_step, int64_t rank,
                             int64_t *begin, int64_t *end) {
-    if (epoch < 0 || step < 0 || step >= fw_batcher_steps_per_epoch(b) || micro_step < 0 ||
+    if (epoch < 0 || step < 0 || first_unit(b, step) >= b->unit_n || micro_step < 0 ||
         micro_step >= b->options.accumulation || rank < 0 || rank >= b->options.world)
         return fw_fail(FW_ERR_INTERNAL, "no batch at epoch %lld, step %lld, micro-step %lld, rank %lld",
                        (long long)epoch, (long long)step, (long long)micro_step, (long long)rank);
     set_epoch(b, epoch);
-    *begin = step * units_per_step(b) + (micro_step * b->options.world + rank) * b->options.micro;
+    *begin = first_unit(b, step) + (micro_step * b->options.world + rank) * b->options.micro;
     *end = *begin + b->options.micro;
     if (*end > b->unit_n) *end = b->unit_n;
     return FW_OK;

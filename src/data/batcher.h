@@ -34,6 +34,9 @@ void fw_batcher_destroy(fw_batcher *b); /* takes NULL */
 
 int64_t fw_batcher_units(const fw_batcher *b);
 int64_t fw_batcher_steps_per_epoch(const fw_batcher *b);
+/* From now on the first unit_n units of an epoch are left out, whichever is asked for, and its steps begin behind them: a
+ * run that goes on with another batch inside of an epoch. 0 <= unit_n < units; 0 at first. */
+void fw_batcher_skip(fw_batcher *b, int64_t unit_n);
 /* Micro-steps of this step: accumulation, or fewer in the last step of an epoch. Equal on all ranks. */
 int64_t fw_batcher_micro_steps(const fw_batcher *b, int64_t step_in_epoch);
 /* Tokens and targets of a whole step, over all ranks and micro-steps: targets are the divisor of the loss.

@@ -126,8 +126,8 @@ typedef struct fw_checkpoint_list {
 fw_status fw_checkpoint_list_init(fw_checkpoint_list *out, const char *output_dir);
 void fw_checkpoint_list_fini(fw_checkpoint_list *list);
 /* *path = the newest that verifies byte for byte (fw_free it), NULL when there is none. Damaged ones are named in a
- * warning and the one before is tried. */
-fw_status fw_checkpoint_newest(char **path, const char *output_dir);
+ * warning and the one before is tried; when strict, the first is FW_ERR_INPUT. */
+fw_status fw_checkpoint_newest(char **path, const char *output_dir, bool strict);
 
 /* The run goes on from `step`: checkpoints of later steps belong to a course that is given up. They are renamed to
  * "set-aside-step-..." (named in a warning), so that they never count as the newest again. */

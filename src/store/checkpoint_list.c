@@ -90,19 +90,30 @@ void fw_checkpoint_list_fini(fw_checkpoint_list *list) {
     *list = (fw_checkpoint_list){0};
 }
 
-fw_status fw_checkpoint_newest(char **path, const char *output_dir) {
+/* Does it count, to the last byte? */
+static fw_status check_bytes(const fw_checkpoint_entry *entry) {
+    FW_TRY(check_entry(entry->path, entry->step));
+    return fw_checkpoint_verify(entry->path, true);
+}
+
+fw_status fw_checkpoint_newest(char **path, const char *output_dir, bool strict) {
     *path = NULL;
     fw_checkpoint_list list;
-    FW_TRY(fw_checkpoint_list_init(&list, output_dir));
+    FW_TRY(list_names(&list, output_dir));
     fw_status status = FW_OK;
     for (size_t i = list.entry_n; i > 0; i--) {
-        status = fw_checkpoint_verify(list.entry[i - 1].path, true);
+        status = check_bytes(&list.entry[i - 1]);
         if (status == FW_OK) {
             *path = list.entry[i - 1].path;
             list.entry[i - 1].path = NULL;
             break;
         }
         if (status == FW_ERR_NOMEM) break;
+        if (strict) {
+            status = fw_fail(FW_ERR_INPUT, "%s; without --resume_strict the checkpoint before it would be taken",
+                             fw_trail_message());
+            break;
+        }
         fw_log_warning("checkpoint %s does not count: %s", list.entry[i - 1].path, fw_trail_message());
         status = FW_OK;
     }

@@ -94,7 +94,7 @@ static fw_status add_difference(fw_strbuf *out, const char *key, const json_t *w
 }
 
 /* Every key of either object that is not the same in both. */
-static fw_status compare(const json_t *was, const json_t *is, const char *path) {
+fw_status fw_run_compare(const json_t *was, const json_t *is, const char *path) {
     fw_strbuf text = {0};
     fw_status status = FW_OK;
     const char *key;
@@ -126,7 +126,7 @@ fw_status fw_run_begin(const char *output_dir, const json_t *identity, fw_run_mo
         if (!json_is_object(was))
             status = fw_fail(FW_ERR_INPUT, "%s: not a JSON object", path);
         else
-            status = compare(was, identity, path);
+            status = fw_run_compare(was, identity, path);
         goto done;
     }
     if (mode == FW_RUN_OVERWRITE) FW_TRY_OR(scan(output_dir, true, NULL), done);

@@ -28,5 +28,7 @@ typedef enum fw_run_mode {
  * Writes run.json. Errors: FW_ERR_OPTION: the folder holds another run (names it and the ways out), or, on resume,
  * every key that differs with both values. */
 fw_status fw_run_begin(const char *output_dir, const json_t *identity, fw_run_mode mode);
+/* Two identities; `path` holds the first. Errors: FW_ERR_OPTION: every key that differs with both values. */
+fw_status fw_run_compare(const json_t *was, const json_t *is, const char *path);
 
 #endif

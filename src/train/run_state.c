@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/trace.h"
 #include "store/export.h"
@@ -12,20 +13,34 @@
 
 static bool is_writer(const fw_run_state *s) { return fw_comm_rank(s->job->comm) == 0; }
 
+/* Of tokenizer.json; "" for a model that has none. */
+static fw_status hash_tokenizer(char text[32], const char *model_dir) {
+    char *path;
+    uint64_t hash = 0, bytes;
+    text[0] = 0;
+    FW_TRY(fw_path_join(&path, model_dir, "tokenizer.json"));
+    fw_status status = FW_OK;
+    if (fw_file_exists(path)) {
+        status = fw_hash_file(&hash, &bytes, path);
+        snprintf(text, 32, "%016llx", (unsigned long long)hash);
+    }
+    fw_free(path);
+    return status;
+}
+
 /* What must be the same for a resume to make sense. */
 static fw_status make_identity(json_t **out, const fw_run_state *s) {
-    char data_hash[32], weights_hash[32];
+    char data_hash[32], weights_hash[32], tokenizer_hash[32];
     const fw_model_config *g = &s->job->model.config;
     const fw_options *o = s->options;
     snprintf(data_hash, sizeof data_hash, "%016llx", (unsigned long long)s->dataset->hash);
+    FW_TRY(hash_tokenizer(tokenizer_hash, s->job->model_dir));
     snprintf(weights_hash, sizeof weights_hash, "%016llx", (unsigned long long)s->job->weights_hash);
-    int64_t effective_batch =
-        o->per_device_train_batch_size * o->gradient_accumulation_steps * fw_comm_world(s->job->comm);
-    *out = json_pack("{s:s, s:I, s:I, s:I, s:s, s:s, s:I, s:I, s:b}", "architecture",
+    *out = json_pack("{s:s, s:I, s:I, s:I, s:s, s:s, s:s, s:I, s:b}", "architecture",
                      fw_architecture_class(g->architecture), "parameters", (json_int_t)s->job->model.table.parameter_n,
                      "layers", (json_int_t)g->L, "vocab_size", (json_int_t)g->V, "weights_hash", weights_hash,
-                     "data_hash", data_hash, "data_seed", (json_int_t)o->data_seed, "effective_batch",
-                     (json_int_t)effective_batch, "packing", (int)o->packing);
+                     "tokenizer_hash", tokenizer_hash, "data_hash", data_hash, "data_seed", (json_int_t)o->data_seed,
+                     "packing", (int)o->packing);
     return *out == NULL ? fw_fail(FW_ERR_NOMEM, "out of memory while naming the run") : FW_OK;
 }
 
@@ -66,7 +81,7 @@ static fw_status claim_folder(fw_run_state *s, char **checkpoint) {
     FW_TRY_OR(fw_run_begin(o->output_dir, s->identity, mode), done);
     if (mode == FW_RUN_RESUME) {
         if (strcmp(resume, "auto") == 0)
-            FW_TRY_OR(fw_checkpoint_newest(checkpoint, o->output_dir), done);
+            FW_TRY_OR(fw_checkpoint_newest(checkpoint, o->output_dir, o->resume_strict), done);
         else
             FW_TRY_OR(fw_strdup(checkpoint, resume), done);
     }
@@ -97,33 +112,70 @@ static fw_status load(fw_run_state *s, const fw_checkpoint_files *files) {
     return FW_OK;
 }
 
-static fw_status open_checkpoint(fw_run_state *s, const char *path, fw_checkpoint_files *files, int64_t *step) {
-    fw_checkpoint_state state = {0};
-    FW_TRY(fw_checkpoint_open(files, path, &s->job->model.table, &state));
-    *step = state.step;
-    bool same_data = state.data_hash == s->dataset->hash;
-    fw_checkpoint_state_fini(&state);
-    if (same_data) return FW_OK;
-    return fw_fail(FW_ERR_OPTION,
-                   "%s was made from other conversations than %s; give the same file, or start anew with "
-                   "--resume_from_checkpoint never and another --output_dir",
-                   path, s->options->dataset_name);
+/* What says how or where to run rather than what: a change of it is no news. */
+static bool is_of_this_start(const char *name) {
+    static const char *const names[] = {"recipe",       "output_dir", "overwrite_output_dir", "resume_from_checkpoint",
+                                        "disable_tqdm", "trace",      "resume_strict"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(name, names[i]) == 0) return true;
+    return false;
 }
 
-static fw_status resume(fw_run_state *s, const char *path, int64_t *step) {
+/* Rank 0: a line for each option that is not what it was when the checkpoint was written. */
+static fw_status list_changes(const fw_run_state *s, const json_t *was) {
+    json_t *is, *value;
+    const char *name;
+    fw_status status = FW_OK;
+    FW_TRY(fw_options_to_json(&is, s->options));
+    json_object_foreach(is, name, value) {
+        const json_t *old = json_object_get(was, name);
+        if (old == NULL || json_equal(old, value) || is_of_this_start(name)) continue;
+        fw_strbuf line = {0};
+        status = fw_strbuf_printf(&line, "changed since the checkpoint: %s was ", name);
+        if (status == FW_OK) status = fw_json_dump(&line, old, JSON_ENCODE_ANY | JSON_COMPACT);
+        if (status == FW_OK) status = fw_strbuf_puts(&line, ", is ");
+        if (status == FW_OK) status = fw_json_dump(&line, value, JSON_ENCODE_ANY | JSON_COMPACT);
+        if (status == FW_OK) fw_log_info("%s", fw_strbuf_text(&line));
+        fw_strbuf_fini(&line);
+        if (status != FW_OK) break;
+    }
+    json_decref(is);
+    return status;
+}
+
+static fw_status open_checkpoint(fw_run_state *s, const char *path, fw_checkpoint_files *files, fw_run_place *place) {
+    fw_checkpoint_state state = {0};
+    fw_status status;
+    FW_TRY(fw_checkpoint_open(files, path, &s->job->model.table, &state));
+    *place = (fw_run_place){state.step, state.epoch_i, state.position};
+    if (is_writer(s)) {
+        if (state.run != NULL) FW_TRY_OR(fw_run_compare(state.run, s->identity, path), done);
+        FW_TRY_OR(list_changes(s, state.options), done);
+    }
+    if (state.data_hash != s->dataset->hash || state.position >= fw_batcher_units(s->batcher))
+        status = fw_fail(FW_ERR_OPTION,
+                         "%s was made from other conversations than %s; give the same file, or start anew with "
+                         "--resume_from_checkpoint never and another --output_dir",
+                         path, s->options->dataset_name);
+done:
+    fw_checkpoint_state_fini(&state);
+    return status;
+}
+
+static fw_status resume(fw_run_state *s, const char *path, fw_run_place *place) {
     fw_checkpoint_files files = {0};
     fw_status status;
-    FW_TRY_OR(fw_comm_agree(s->job->comm, open_checkpoint(s, path, &files, step)), done);
+    FW_TRY_OR(fw_comm_agree(s->job->comm, open_checkpoint(s, path, &files, place)), done);
     FW_TRY_OR(load(s, &files), done);
 done:
     fw_checkpoint_close(&files);
     return status;
 }
 
-fw_status fw_run_state_begin(fw_run_state *s, int64_t *step) {
+fw_status fw_run_state_begin(fw_run_state *s, fw_run_place *place) {
     fw_comm *comm = s->job->comm;
     char path[FW_COMM_EXCHANGE_BYTES] = "";
-    *step = 0;
+    *place = (fw_run_place){0};
     fw_status status = FW_OK;
     if (is_writer(s)) {
         char *checkpoint = NULL;
@@ -141,11 +193,11 @@ fw_status fw_run_state_begin(fw_run_state *s, int64_t *step) {
     FW_TRY(fw_comm_broadcast(comm, path, sizeof path, 0, &request));
     FW_TRY(fw_comm_wait(comm, &request));
     if (path[0] == 0) return FW_OK;
-    FW_TRY(resume(s, path, step));
+    FW_TRY(resume(s, path, place));
     /* Later checkpoints are of a course that is given up now: they must not count as the newest again. */
-    if (is_writer(s)) status = fw_checkpoint_set_aside_after(s->options->output_dir, *step);
+    if (is_writer(s)) status = fw_checkpoint_set_aside_after(s->options->output_dir, place->step);
     FW_TRY(fw_comm_agree(comm, status));
-    s->last_saved_step = *step;
+    s->last_saved_step = place->step;
     return FW_OK;
 }
 

@@ -27,9 +27,14 @@ typedef struct fw_run_progress {
     const fw_schedule *schedule;
 } fw_run_progress;
 
-/* Take the output folder and find where to go on: *step = 0 for a fresh start. Everything is loaded when it is not.
+/* Where a checkpoint stands: see fw_run_progress. All 0: from the start. */
+typedef struct fw_run_place {
+    int64_t step, epoch_i, position;
+} fw_run_place;
+
+/* Take the output folder and find where to go on. Everything is loaded when that is not the start.
  * Collective. Errors: FW_ERR_OPTION (another run holds the folder, or another run's files are in it), FW_ERR_INPUT. */
-fw_status fw_run_state_begin(fw_run_state *s, int64_t *step);
+fw_status fw_run_state_begin(fw_run_state *s, fw_run_place *place);
 /* Write a checkpoint, each rank its own part of it; prune. Collective. */
 fw_status fw_run_state_save(fw_run_state *s, const fw_run_progress *progress); /* save_state.c */
 /* Write the model to OUTPUT_DIR/final; *path is its name (fw_free). Collective. */

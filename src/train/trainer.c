@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/trace.h"
 #include "plan/job_input.h"
+#include "train/course.h"
 #include "train/interrupt.h"
 #include "train/metrics.h"
 #include "train/run_state.h"
@@ -24,6 +25,7 @@ typedef struct trainer {
     fw_dataset *dataset, *eval_dataset;
     fw_batcher *batcher, *eval_batcher;
     fw_step step;
+    fw_course course;
     fw_schedule schedule;
     fw_run_state state;
     fw_metrics metrics;
@@ -66,7 +68,7 @@ static fw_status load_data(trainer *t) {
 static fw_status count_steps(trainer *t) {
     const fw_options *o = t->o;
     t->steps_per_epoch = fw_batcher_steps_per_epoch(t->batcher);
-    double steps = ceil(o->num_train_epochs * (double)t->steps_per_epoch);
+    double steps = fw_course_steps(&t->course, o->num_train_epochs);
     if (steps > 1e15)
         return fw_fail(FW_ERR_OPTION, "--num_train_epochs %g is %g steps: too many", o->num_train_epochs, steps);
     t->step_n = o->max_steps > 0 ? o->max_steps : (int64_t)steps;
@@ -129,7 +131,7 @@ static void tell_start(const trainer *t, int64_t resumed_step, uint64_t memory_a
     t->hooks->start(t->hooks->context, &summary);
 }
 
-static double epoch_of(const trainer *t, int64_t step) { return (double)step / (double)t->steps_per_epoch; }
+static double epoch_of(const trainer *t, int64_t step) { return fw_course_epochs(&t->course, step); }
 
 static fw_status evaluate(trainer *t, int64_t step) {
     fw_loss_sum sum;
@@ -145,15 +147,12 @@ static fw_status evaluate(trainer *t, int64_t step) {
 
 static fw_status save(trainer *t, int64_t step) {
     uint64_t start_ns = fw_trace_now();
-    const fw_options *o = t->o;
-    int64_t units = o->per_device_train_batch_size * o->gradient_accumulation_steps * fw_comm_world(t->job.comm);
     fw_run_progress progress = {.step = step,
                                 .epoch = epoch_of(t, step),
-                                .epoch_i = step / t->steps_per_epoch,
-                                .position = step % t->steps_per_epoch * units,
                                 .loss = t->step_loss,
                                 .eval_loss = t->eval_loss,
                                 .schedule = &t->schedule};
+    fw_course_done(&t->course, step, &progress.epoch_i, &progress.position);
     FW_TRY(fw_run_state_save(&t->state, &progress));
     fw_trace_since(FW_TRACE_HOST, "save", start_ns);
     if (t->hooks->saved != NULL) t->hooks->saved(t->hooks->context, step, t->state.last_checkpoint);
@@ -223,9 +222,9 @@ static fw_status report(trainer *t, int64_t step, const fw_step_result *r, uint6
     return FW_OK;
 }
 
-static bool is_due(fw_when when, int64_t every, int64_t step, int64_t steps_per_epoch) {
+static bool is_due(fw_when when, int64_t every, int64_t step, const fw_course *course) {
     if (when == FW_WHEN_STEPS) return step % every == 0;
-    return when == FW_WHEN_EPOCH && step % steps_per_epoch == 0;
+    return when == FW_WHEN_EPOCH && fw_course_ends_epoch(course, step);
 }
 
 static fw_status loop(trainer *t, int64_t first_step) {
@@ -234,16 +233,17 @@ static fw_status loop(trainer *t, int64_t first_step) {
     for (int64_t step = first_step + 1; step <= t->step_n; step++) {
         fw_step_result result;
         uint64_t start_ns = fw_host_now_ns();
-        FW_TRY(fw_step_run(&t->step, step, (step - 1) / t->steps_per_epoch, (step - 1) % t->steps_per_epoch,
-                           fw_schedule_rate(&t->schedule, step), &result));
+        const fw_course_place place = fw_course_at(&t->course, step);
+        fw_batcher_skip(t->batcher, place.skip_n);
+        FW_TRY(fw_step_run(&t->step, step, place.epoch, place.step_in_epoch, fw_schedule_rate(&t->schedule, step),
+                           &result));
         bool stop = false;
         FW_TRY(agree_after_step(t, &stop));
 
         const bool last = step == t->step_n;
-        const bool must_evaluate =
-            t->eval_batcher != NULL && is_due(o->eval_strategy, o->eval_steps, step, t->steps_per_epoch);
+        const bool must_evaluate = t->eval_batcher != NULL && is_due(o->eval_strategy, o->eval_steps, step, &t->course);
         const bool must_save =
-            !t->hooks->keeps_nothing && (is_due(o->save_strategy, o->save_steps, step, t->steps_per_epoch) ||
+            !t->hooks->keeps_nothing && (is_due(o->save_strategy, o->save_steps, step, &t->course) ||
                                          (last && o->save_strategy != FW_WHEN_NO) || (stop && !last));
         if (last || must_evaluate || must_save) FW_TRY(fw_shard_settle(t->job.shard));
         count_traffic(t);
@@ -270,6 +270,9 @@ static fw_status prepare(trainer *t, int64_t *first_step) {
     FW_TRY(fw_same_content(t->job.comm, t->dataset->hash, "conversations", t->o->dataset_name));
     if (t->eval_dataset != NULL)
         FW_TRY(fw_same_content(t->job.comm, t->eval_dataset->hash, "conversations", t->o->eval_dataset));
+    t->course = (fw_course){.unit_n = fw_batcher_units(t->batcher),
+                            .batch_n = t->o->per_device_train_batch_size * t->o->gradient_accumulation_steps *
+                                       fw_comm_world(t->job.comm)};
     FW_TRY(fw_comm_agree(t->job.comm, count_steps(t)));
     uint64_t memory_available = fw_host_memory_available();
     FW_TRY(allocate(t));
@@ -278,7 +281,11 @@ static fw_status prepare(trainer *t, int64_t *first_step) {
     t->state.job = &t->job;
     t->state.dataset = t->dataset;
     t->state.batcher = t->batcher;
-    FW_TRY(fw_run_state_begin(&t->state, first_step));
+    fw_run_place place;
+    FW_TRY(fw_run_state_begin(&t->state, &place));
+    *first_step = place.step;
+    fw_course_resume(&t->course, place.step, place.epoch_i, place.position);
+    FW_TRY(fw_comm_agree(t->job.comm, count_steps(t)));
     fw_status status = FW_OK;
     if (fw_comm_rank(t->job.comm) == 0) status = fw_metrics_open(&t->metrics, t->o->output_dir, *first_step);
     t->num_tokens = fw_metrics_tokens(t->o->output_dir, *first_step);

@@ -96,7 +96,7 @@ static void damage(const char *name, int kind) {
     fw_test_expect(fw_checkpoint_verify(fw_test_step_path(out, 50), true), FW_ERR_INPUT, name);
     fw_lab.warnings[0] = 0;
     char *newest;
-    fw_test_must(fw_checkpoint_newest(&newest, out));
+    fw_test_must(fw_checkpoint_newest(&newest, out, false));
     assert_string_equal(newest, fw_test_step_path(out, 40));
     assert_non_null(strstr(fw_lab.warnings, name));
     fw_free(newest);
@@ -140,7 +140,7 @@ static void test_list_and_prune(void **unused) {
     (void)unused;
     const char *out = fw_test_path(fw_lab.root, "list");
     char *newest;
-    fw_test_must(fw_checkpoint_newest(&newest, out)); /* no folder yet */
+    fw_test_must(fw_checkpoint_newest(&newest, out, false)); /* no folder yet */
     assert_null(newest);
     fw_test_must(fw_checkpoint_prune(out, 2));
     for (int step = 10; step <= 50; step += 10) fw_test_must(fw_test_save(out, step));
@@ -163,7 +163,7 @@ static void test_list_and_prune(void **unused) {
     fw_test_must(fw_checkpoint_prune(out, 2));
     assert_false(fw_dir_exists(fw_test_step_path(out, 20)));
     assert_true(fw_dir_exists(fw_test_step_path(out, 30)) && fw_dir_exists(fw_test_step_path(out, 40)));
-    fw_test_must(fw_checkpoint_newest(&newest, out));
+    fw_test_must(fw_checkpoint_newest(&newest, out, false));
     assert_string_equal(newest, fw_test_step_path(out, 40));
     fw_free(newest);
     /* a run that goes on from 30: what came after it never counts again */
@@ -172,7 +172,7 @@ static void test_list_and_prune(void **unused) {
     assert_non_null(strstr(fw_lab.warnings, "set-aside-step-00000040"));
     assert_true(fw_dir_exists(fw_test_path(out, "set-aside-step-00000050")));
     fw_test_must(fw_test_save(out, 35));
-    fw_test_must(fw_checkpoint_newest(&newest, out));
+    fw_test_must(fw_checkpoint_newest(&newest, out, false));
     assert_string_equal(newest, fw_test_step_path(out, 35));
     fw_free(newest);
     fw_test_must(fw_dir_make(fw_test_path(out, "step-00000036")));
@@ -180,7 +180,7 @@ static void test_list_and_prune(void **unused) {
     fw_test_must(fw_dir_remove(fw_test_step_path(out, 36)));
     rename(fw_test_step_path(out, 35), fw_test_step_path(out, 36)); /* a copy under another number */
     fw_lab.warnings[0] = 0;
-    fw_test_must(fw_checkpoint_newest(&newest, out));
+    fw_test_must(fw_checkpoint_newest(&newest, out, false));
     assert_string_equal(newest, fw_test_step_path(out, 30));
     assert_non_null(strstr(fw_lab.warnings, "manifest is that of step 35"));
     fw_free(newest);
@@ -218,7 +218,7 @@ static void test_faults(void **unused) {
         fw_checkpoint_state state;
         fw_alloc_fail_at(n);
         char *newest = NULL;
-        fw_status status = fw_checkpoint_newest(&newest, out);
+        fw_status status = fw_checkpoint_newest(&newest, out, false);
         if (status == FW_OK) status = fw_checkpoint_open(&files, newest, &fw_lab.model.table, &state);
         if (status == FW_OK) status = fw_test_load_array(&files, FW_CHECKPOINT_WEIGHT, block);
         fw_alloc_fail_at(0);
@@ -259,7 +259,7 @@ static void test_killed(void **unused) {
         assert_true(WIFSIGNALED(result)); /* no save has failed */
         char *newest;
         fw_lab.warnings[0] = 0;
-        fw_test_must(fw_checkpoint_newest(&newest, out));
+        fw_test_must(fw_checkpoint_newest(&newest, out, false));
         assert_non_null(newest);
         assert_string_equal(fw_lab.warnings, "");
         fw_free(newest);
