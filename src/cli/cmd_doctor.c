@@ -133,7 +133,7 @@ fw_status fw_cli_doctor(const fw_options *o) {
     fw_strbuf text = {0};
     fw_doctor_context context = {.other_hosts = o->hosts != NULL, .checkpoint_keep_n = o->save_total_limit};
     fw_status status;
-    FW_TRY(fw_cli_machine(&m, o));
+    FW_TRY(fw_cli_machine(&m, o, o->hosts != NULL ? o->hosts : ""));
     if (m->host_n > 1) context.other_hosts = true; /* a snapshot that was taken for a job of several */
     if (m->gpu_n > 0) ask_plugin(&context, plugin_error, o->from == NULL);
     FW_TRY_OR(ask_model(&context, o), done);

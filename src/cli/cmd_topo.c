@@ -8,7 +8,7 @@ fw_status fw_cli_topo(const fw_options *options) {
     fw_machine *m;
     fw_strbuf text = {0};
     fw_status status;
-    FW_TRY(fw_cli_machine(&m, options));
+    FW_TRY(fw_cli_machine(&m, options, NULL));
     if (options->json)
         FW_TRY_OR(fw_cli_machine_json(&text, m), done);
     else

@@ -2,11 +2,11 @@
 
 #include "base/log.h"
 
-fw_status fw_cli_machine(fw_machine **out, const fw_options *options) {
+fw_status fw_cli_machine(fw_machine **out, const fw_options *options, const char *hosts) {
     if (options->from != NULL)
         FW_TRY(fw_machine_load(out, options->from));
     else
-        FW_TRY(fw_machine_read(out, &(fw_machine_source){.hosts = options->hosts}));
+        FW_TRY(fw_machine_read(out, &(fw_machine_source){.hosts = hosts}));
     if (options->snapshot == NULL) return FW_OK;
     const fw_status status = fw_machine_save(*out, options->snapshot);
     if (status != FW_OK) {

@@ -6,8 +6,8 @@
 #include "config/options.h"
 #include "machine/machine.h"
 
-/* Options of finewire topo and finewire doctor. *out is the caller's. Errors: those of reading and of writing the file. */
-fw_status fw_cli_machine(fw_machine **out, const fw_options *options);
+/* Options of finewire topo and finewire doctor. *out is the caller's. hosts: as in fw_machine_source. Errors: those of reading and of writing the file. */
+fw_status fw_cli_machine(fw_machine **out, const fw_options *options, const char *hosts);
 /* The snapshot as text, with a newline. */
 fw_status fw_cli_machine_json(fw_strbuf *text, const fw_machine *m);
 

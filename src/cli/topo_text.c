@@ -3,6 +3,7 @@
 
 #include "base/plural.h"
 #include "cli/terminal.h"
+#include "machine/nccl_ways.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -177,6 +178,15 @@ static fw_status add_p2p(fw_strbuf *text, const fw_machine *m) {
     return FW_OK;
 }
 
+/* What NCCL makes of it. */
+static fw_status add_ways(fw_strbuf *text, const fw_machine *m) {
+    int gpu[FW_MACHINE_GPU_CAP];
+    for (int i = 0; i < m->gpu_n; i++) gpu[i] = i;
+    FW_TRY(fw_strbuf_puts(text, "\nNCCL's data goes, by its rules: "));
+    FW_TRY(fw_nccl_ways_text(text, m, gpu, m->gpu_n));
+    return fw_strbuf_putc(text, '\n');
+}
+
 /* ---- PCIe ---- */
 
 static fw_status add_pcie(fw_strbuf *text, const fw_machine *m) {
@@ -290,6 +300,7 @@ static fw_status add_all(fw_strbuf *text, const fw_machine *m) {
         FW_TRY(add_matrix(text, m));
         if (m->gpu_n > 1 || m->nic_n > 0) FW_TRY(add_legend(text, m));
         if (m->gpu_n > 1) FW_TRY(add_p2p(text, m));
+        if (m->gpu_n > 1) FW_TRY(add_ways(text, m));
         FW_TRY(add_pcie(text, m));
     }
     FW_TRY(add_nics(text, m));

@@ -70,3 +70,8 @@ fw_status fw_comm_use_device(fw_comm *c, fw_device *device) {
 }
 
 int fw_comm_ranks_on_gpu(const fw_comm *c) { return c->job->ranks_on_gpu > 0 ? c->job->ranks_on_gpu : 1; }
+
+fw_status fw_comm_report_failure(const fw_comm *c) {
+    const fw_status status = fw_failure_report(&c->job->failure, c->job->all->options.rank);
+    return c->job->nccl != NULL ? fw_nccl_explain(c, status) : status;
+}

@@ -72,9 +72,9 @@ struct fw_comm {
 
 static inline int fw_comm_job_rank(const fw_comm *c, int rank) { return c->first + rank * c->stride; }
 static inline int fw_comm_is_group(const fw_comm *c) { return c != c->job->all; }
-static inline fw_status fw_comm_report_failure(const fw_comm *c) {
-    return fw_failure_report(&c->job->failure, c->job->all->options.rank);
-}
+/* The failure of the job as this rank's: FW_ERR_RANK, or its own status. Between GPUs the message about a rank that died
+ * also says which collective it started last. */
+fw_status fw_comm_report_failure(const fw_comm *c);
 
 /* "all_reduce 12 (layers.3) [ranks 0, 2]": a call for messages. label may be NULL; ranks only for groups. */
 enum { FW_COMM_TITLE_BYTES = 160 };

@@ -232,7 +232,7 @@ typedef struct fw_machine {
     fw_machine_level *nic_level; /* nic_n x gpu_n */
     int clock_synchronised;      /* 1, 0 */
     int64_t clock_error_us;
-    int host_n; /* this one first, then those that were asked for */
+    int host_n; /* looked up: this one first, then those that were asked for */
     fw_machine_host *host;
 
     int setting_n; /* NCCL_* and CUDA_* in the environment, and what NCCL takes from /etc/nccl.conf and ~/.nccl.conf */
@@ -244,7 +244,8 @@ typedef struct fw_machine {
 typedef struct fw_machine_source {
     const char *root;  /* before /sys and /proc; NULL: "" */
     const char *nvml;  /* library; NULL: what FINEWIRE_NVML says, or libnvidia-ml.so.1 */
-    const char *hosts; /* names of other hosts, between commas, to be looked up; NULL: none */
+    const char *hosts; /* names of other hosts, between commas, to be looked up beside this one's; "": only this one's;
+                        * NULL: none, for a name server may take seconds */
 } fw_machine_source;
 
 /* *out: this machine, as seen from this process. source may be NULL. A source that is missing or lies leaves facts

@@ -15,7 +15,7 @@ fw_status fw_machine_read_nvml(fw_machine *m, const char *root, const char *libr
 fw_status fw_machine_read_pci(fw_machine *m, const char *root);
 /* Network cards, and how far they are from the GPUs. Errors: FW_ERR_NOMEM. */
 fw_status fw_machine_read_nics(fw_machine *m, const char *root);
-/* This host's name and the names in `hosts` ("a,b"; NULL: none), looked up. Errors: FW_ERR_NOMEM. */
+/* This host's name; it and the names in `hosts` ("a,b") looked up, unless hosts is NULL. Errors: FW_ERR_NOMEM. */
 fw_status fw_machine_read_hosts(fw_machine *m, const char *hosts);
 /* NCCL_* and CUDA_* of this process's environment, and NCCL's files. Errors: FW_ERR_NOMEM. */
 fw_status fw_machine_read_settings(fw_machine *m, const char *root);

@@ -52,13 +52,13 @@ static void look_up(fw_machine_host *host, const char *name, size_t name_n) {
 fw_status fw_machine_read_hosts(fw_machine *m, const char *hosts) {
     char name[FW_MACHINE_LIST_BYTES] = "";
     if (gethostname(name, sizeof name) == 0) fw_sysfs_clean(m->host_name, sizeof m->host_name, name, sizeof name);
-    size_t n = 1;
-    for (const char *at = hosts; at != NULL && *at != 0; at++) n += *at == ',';
-    n += hosts != NULL;
+    if (hosts == NULL) return FW_OK;
+    size_t n = 2;
+    for (const char *at = hosts; *at != 0; at++) n += *at == ',';
     if (n > HOST_CAP) n = HOST_CAP;
     FW_TRY(FW_NEW_ARRAY(m->host, n));
     look_up(&m->host[m->host_n++], m->host_name, sizeof m->host_name);
-    while (hosts != NULL && *hosts != 0 && (size_t)m->host_n < n) {
+    while (*hosts != 0 && (size_t)m->host_n < n) {
         const size_t name_n = strcspn(hosts, ",");
         if (name_n > 0) look_up(&m->host[m->host_n++], hosts, name_n);
         hosts += name_n + (hosts[name_n] == ',');

@@ -46,8 +46,6 @@ static const fw_setting_rule rules[] = {
     {"NCCL_LAUNCH_MODE", ",PARALLEL,", FW_SETTING_SLOWS, "kernels of collectives are launched in another way"},
     {"NCCL_TUNER_PLUGIN", NULL, FW_SETTING_TELLS, "a plugin chooses algorithms and protocols"},
     {"NCCL_CHECKS_DISABLE", ",0,", FW_SETTING_TELLS, "NCCL does not check what it is called with"},
-    {"NCCL_LAUNCH_ORDER_IMPLICIT", ",1,", FW_SETTING_BREAKS,
-     "collectives of different groups may start in another order on another GPU, and wait for each other for ever"},
     {"NCCL_COMM_BLOCKING", ",0,", FW_SETTING_BREAKS,
      "NCCL waits by itself: a rank that is gone is waited for without end"},
     /* ---- what it believes of the machine */

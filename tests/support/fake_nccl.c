@@ -340,6 +340,7 @@ static fw_status copy(fw_device *d, void *y, const void *x, size_t bytes) {
 fw_status fw_fake_gpu_create(fw_device **out, int index) {
     static fw_device_ops ops;
     static fw_gpu gpu;
+    static const char *const buses[] = {"17", "65", "ca", "e3"}; /* those of the stand-in for NVML */
     static fw_device *volatile kept; /* the process ends with it: it must outlive the group, which the harness closes */
     FW_TRY(fw_device_create(out, "ref", NULL));
     kept = *out;
@@ -348,6 +349,7 @@ fw_status fw_fake_gpu_create(fw_device **out, int index) {
     ops.copy = copy;
     gpu = (fw_gpu){.index = index, .gpu_n = index + 1, .name = "fake"};
     snprintf(gpu.id, sizeof gpu.id, "gpu-%d", index);
+    snprintf(gpu.pci_id, sizeof gpu.pci_id, "0000:%s:00.0", buses[index % 4]);
     (*out)->ops = &ops;
     (*out)->gpu = &gpu;
     (*out)->on_host = 0;

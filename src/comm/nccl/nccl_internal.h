@@ -14,6 +14,7 @@
 #include "comm/comm_internal.h"
 #include "comm/nccl/nccl_plugin.h"
 #include "device/device.h"
+#include "machine/machine.h"
 
 enum { FW_NCCL_BLOCK_N = 16 };
 
@@ -76,7 +77,12 @@ fw_status fw_nccl_add_part(fw_comm *c, fw_nccl_part *part);
 fw_status fw_nccl_start_watchdog(fw_comm *all);
 void fw_nccl_stop_watchdog(fw_comm *all);
 
-/* Warn of each variable in the environment that changes what NCCL does; returns how many there were. */
-int fw_nccl_warn_environment(void);
+/* Warn of each variable that changes what NCCL does, with the speed that was measured under it; returns how many there
+ * were. */
+int fw_nccl_warn_settings(const fw_machine *m, double bytes_per_s);
+/* Which way data goes between ranks whose GPUs have these bus ids (machine/nccl_ways.h); nothing when m knows none of
+ * them. Appends to *out. Errors: FW_ERR_NOMEM. */
+fw_status fw_nccl_ways_of_ranks(fw_strbuf *out, const fw_machine *m, const char (*pci_id)[FW_MACHINE_PCI_BYTES],
+                                int rank_n);
 
 #endif

@@ -135,22 +135,46 @@ static fw_status check_sums(fw_comm *all, double *bytes_per_s) {
     return status;
 }
 
-/* What is known of the ways between the GPUs, once. */
-static void report(const fw_comm *all, double bytes_per_s, int shared) {
+/* ---- what is said at the start ---- */
+
+/* What rank 0 knows of the machine, and every rank's GPU. */
+typedef struct scene {
+    fw_machine *machine; /* rank 0 only */
+    char pci_id[FW_COMM_MAX_WORLD][FW_MACHINE_PCI_BYTES];
+} scene;
+
+/* Before this program sets any variable of NCCL: what the user has set is meant. Collective. */
+static fw_status look_around(fw_comm *all, scene *s) {
+    char mine[FW_MACHINE_PCI_BYTES] = "";
+    snprintf(mine, sizeof mine, "%s", all->job->device->gpu->pci_id);
+    FW_TRY(fw_comm_exchange(all, s->pci_id, mine, sizeof mine));
+    return fw_comm_agree(all, all->options.rank == 0 ? fw_machine_read(&s->machine, NULL) : FW_OK);
+}
+
+/* What is known of the ways between the GPUs, once. Where NVML does not know them, CUDA says at least who reaches whom. */
+static fw_status report(const fw_comm *all, const scene *s, double bytes_per_s, int shared) {
     const fw_nccl *n = fw_nccl_of(all);
-    char peers[256];
     const int v = n->plugin->version();
-    n->plugin->describe_peers(n->gpu, peers, sizeof peers);
-    fw_log_info("nccl      %d.%d.%d, direct access between GPUs:%s%s, all_reduce of 16 MiB: %.1f GB/s (bus)%s",
-                v / 10000, v / 100 % 100, v % 100, peers[0] == ' ' ? "" : " ", peers, bytes_per_s / 1e9,
-                shared ? "; several ranks share a GPU and talk through sockets" : "");
-    if (fw_nccl_warn_environment() > 0)
-        fw_log_warning("with these variables an all_reduce of 16 MiB moved %.1f GB/s", bytes_per_s / 1e9);
+    fw_strbuf ways = {0};
+    char peers[256];
+    fw_log_info("nccl      %d.%d.%d, all_reduce of 16 MiB: %.1f GB/s (bus)%s", v / 10000, v / 100 % 100, v % 100,
+                bytes_per_s / 1e9, shared ? "; several ranks share a GPU and talk through sockets" : "");
+    fw_status status = fw_nccl_ways_of_ranks(&ways, s->machine, s->pci_id, all->options.world);
+    if (status == FW_OK && ways.len_bytes > 0 && !shared) {
+        fw_log_info("paths     %s", fw_strbuf_text(&ways));
+    } else if (status == FW_OK && !shared) {
+        n->plugin->describe_peers(n->gpu, peers, sizeof peers);
+        fw_log_info("paths     not known (no NVML); direct access between GPUs:%s%s", peers[0] == ' ' ? "" : " ",
+                    peers);
+    }
+    fw_strbuf_fini(&ways);
+    if (status == FW_OK) fw_nccl_warn_settings(s->machine, bytes_per_s);
+    return status;
 }
 
 /* ---- */
 
-static fw_status open_all(fw_comm *all, int shared) {
+static fw_status open_all(fw_comm *all, const scene *s, int shared) {
     fw_nccl *n = fw_nccl_of(all);
     fw_nccl_part *part;
     double bytes_per_s = 0;
@@ -167,12 +191,13 @@ static fw_status open_all(fw_comm *all, int shared) {
         return status;
     }
     FW_TRY(check_sums(all, &bytes_per_s));
-    if (all->options.rank == 0) report(all, bytes_per_s, shared);
+    if (all->options.rank == 0) FW_TRY(report(all, s, bytes_per_s, shared));
     return fw_nccl_start_watchdog(all);
 }
 
-fw_status fw_nccl_open(fw_comm *all, int shared) {
+static fw_status open_with(fw_comm *all, scene *s, int shared) {
     fw_nccl *n;
+    FW_TRY(look_around(all, s));
     if (shared) pretend_hosts(all->options.rank);
     FW_TRY(FW_NEW(n));
     n->host = all->transport;
@@ -184,6 +209,15 @@ fw_status fw_nccl_open(fw_comm *all, int shared) {
     pthread_condattr_destroy(&monotonic);
     all->job->nccl = n;
     all->transport = &fw_nccl_transport;
-    /* A failure here ends the job: the transport's destroy takes down what was made. */
-    return open_all(all, shared);
+    /* A failure from here on ends the job: the transport's destroy takes down what was made. */
+    return open_all(all, s, shared);
+}
+
+fw_status fw_nccl_open(fw_comm *all, int shared) {
+    scene *s;
+    FW_TRY(FW_NEW(s));
+    const fw_status status = open_with(all, s, shared);
+    fw_machine_destroy(s->machine);
+    fw_free(s);
+    return status;
 }

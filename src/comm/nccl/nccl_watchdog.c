@@ -1,6 +1,7 @@
 /* A thread that looks after this rank's communicators: it notices collectives that do not end, and when the job has
  * failed, for whatever reason, it ends what is still on the GPU. */
 #include "comm/nccl/nccl_internal.h"
+#include "comm/nccl/nccl_open.h"
 
 #include "base/host.h"
 #include "comm/shm/shm_internal.h"
@@ -53,6 +54,18 @@ static fw_status say_stuck(fw_comm *all, const fw_nccl_issue *oldest, double wai
                        oldest->title, waited_s, late);
     return fw_fail(FW_ERR_RANK, "rank %d: %s is not done after %.0f s: rank %d is stuck, the last it started is %.159s",
                    me, oldest->title, waited_s, late, other->title);
+}
+
+/* A rank that died says nothing: what it was at is all there is to know. */
+fw_status fw_nccl_explain(const fw_comm *c, fw_status status) {
+    const fw_nccl *n = fw_nccl_of(c);
+    const fw_failure *f = &c->job->failure;
+    char message[512];
+    if (n->progress == NULL || f->told || f->origin < 0 || f->origin == c->job->all->options.rank) return status;
+    const fw_nccl_progress *other = fw_nccl_progress_of(n, f->origin);
+    snprintf(message, sizeof message, "%.511s", fw_trail_message());
+    if (atomic_load(&other->started_n) == 0) return fw_fail(status, "%s before its first collective", message);
+    return fw_fail(status, "%s; the last collective it started is %.159s", message, other->title);
 }
 
 /* While a rank that has not come is at long work of its own, no clock runs. */

@@ -13,7 +13,9 @@ static int is(const char *mode) {
     const char *now = getenv("STANDIN_NVML");
     return strcmp(now != NULL ? now : "pair", mode) == 0;
 }
-static unsigned gpu_n(void) { return is("switch") ? 4 : 2; }
+/* "open": a switch, and every GPU writes into every other's memory. */
+static int has_switch(void) { return is("switch") || is("open"); }
+static unsigned gpu_n(void) { return has_switch() ? 4 : 2; }
 static unsigned number_of(fw_nvml_device d) { return (unsigned)((uintptr_t)d / 16 - 1); }
 static fw_nvml_device device_of(unsigned i) {
     return (fw_nvml_device)(uintptr_t)((i + 1) * 16);
@@ -171,7 +173,7 @@ fw_nvml_return nvmlDeviceGetCurrentClocksThrottleReasons(fw_nvml_device device, 
 fw_nvml_return nvmlDeviceGetGpuFabricInfo(fw_nvml_device device, fw_nvml_fabric *fabric);
 fw_nvml_return nvmlDeviceGetGpuFabricInfo(fw_nvml_device device, fw_nvml_fabric *fabric) {
     (void)device;
-    fabric->state = is("switch") ? 3 : 0;
+    fabric->state = has_switch() ? 3 : 0;
     if (is("lies")) memset(fabric, 0xff, sizeof *fabric - LIE_ROOM);
     return is("silent") ? NOT_SUPPORTED : 0;
 }
@@ -179,7 +181,7 @@ fw_nvml_return nvmlDeviceGetNvLinkRemoteDeviceType(fw_nvml_device device, unsign
 fw_nvml_return nvmlDeviceGetNvLinkRemoteDeviceType(fw_nvml_device device, unsigned link, unsigned *type) {
     (void)device;
     (void)link;
-    *type = is("switch") ? FW_NVML_REMOTE_SWITCH : is("lies") ? 77 : FW_NVML_REMOTE_GPU;
+    *type = has_switch() ? FW_NVML_REMOTE_SWITCH : is("lies") ? 77 : FW_NVML_REMOTE_GPU;
     return is("silent") ? NOT_SUPPORTED : 0;
 }
 fw_nvml_return nvmlDeviceGetUUID(fw_nvml_device device, char *text, unsigned bytes);
@@ -199,13 +201,13 @@ fw_nvml_return nvmlDeviceGetNvLinkState(fw_nvml_device device, unsigned link, un
         *active = link % 2 == 0 ? 1 : 5;
         return 0;
     }
-    *active = !(is("switch") && number_of(device) == 3 && link == 0); /* one link of GPU 3 is down */
-    return link < (is("switch") ? SWITCH_LINKS : PAIR_LINKS) ? 0 : INVALID;
+    *active = !(has_switch() && number_of(device) == 3 && link == 0); /* one link of GPU 3 is down */
+    return link < (has_switch() ? SWITCH_LINKS : PAIR_LINKS) ? 0 : INVALID;
 }
 fw_nvml_return nvmlDeviceGetNvLinkRemotePciInfo_v2(fw_nvml_device device, unsigned link, fw_nvml_pci *pci);
 fw_nvml_return nvmlDeviceGetNvLinkRemotePciInfo_v2(fw_nvml_device device, unsigned link, fw_nvml_pci *pci) {
     (void)link;
-    snprintf(pci->bus_id, sizeof pci->bus_id, "%s", is("switch") ? "00000000:08:00.0" : bus_of(1 - number_of(device)));
+    snprintf(pci->bus_id, sizeof pci->bus_id, "%s", has_switch() ? "00000000:08:00.0" : bus_of(1 - number_of(device)));
     if (is("lies")) memset(pci, 0xff, sizeof *pci - LIE_ROOM);
     return 0;
 }
@@ -218,6 +220,6 @@ fw_nvml_return nvmlDeviceGetP2PStatus(fw_nvml_device a, fw_nvml_device b, unsign
 fw_nvml_return nvmlDeviceGetP2PStatus(fw_nvml_device a, fw_nvml_device b, unsigned capability, unsigned *status) {
     (void)a;
     (void)b;
-    *status = is("lies") ? 123456 : capability == FW_NVML_P2P_WRITE ? 4 : 0;
+    *status = is("lies") ? 123456 : capability == FW_NVML_P2P_WRITE && !is("open") ? 4 : 0;
     return is("silent") ? NOT_SUPPORTED : 0;
 }

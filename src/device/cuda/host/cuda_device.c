@@ -133,6 +133,8 @@ static fw_status open_gpu(fw_cuda_host *d, const fw_device_place *place) {
     snprintf(d->gpu.name, sizeof d->gpu.name, "%.63s", about.name);
     for (size_t i = 0; i < sizeof about.uuid.bytes; i++)
         snprintf(d->gpu.id + 2 * i, 3, "%02x", (unsigned char)about.uuid.bytes[i]);
+    if (cudaDeviceGetPCIBusId(d->gpu.pci_id, (int)sizeof d->gpu.pci_id, d->gpu.index) != cudaSuccess)
+        d->gpu.pci_id[0] = 0; /* only for messages */
     FW_TRY(check_architecture(d->gpu.name, about.major, about.minor));
     FW_TRY(fw_cuda_status(&d->base, "context on the GPU", (int)cudaSetDevice(d->gpu.index)));
     FW_TRY(fw_cuda_status(&d->base, "streams and pinned memory", make_streams(d)));
