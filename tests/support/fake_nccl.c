@@ -54,6 +54,9 @@ struct fw_nccl_gpu {
 static fw_nccl_gpu *this_gpu;
 static struct { char *first, *end; } block[BLOCK_N];
 static _Atomic int aborted_n;
+static fw_fake_nccl_fault fault;
+
+void fw_fake_nccl_break(fw_fake_nccl_fault now) { fault = now; }
 
 static void nap_us(long us) { nanosleep(&(struct timespec){.tv_nsec = us * 1000}, NULL); }
 
@@ -98,6 +101,7 @@ static int step(fw_nccl_link *l, const fw_nccl_call *c, int64_t first, int64_t n
     const int gathers = c->kind == FW_NCCL_ALL_GATHER, scatters = c->kind == FW_NCCL_REDUCE_SCATTER;
     const int64_t from = own > first ? own : first, to = own + part_n < first + n ? own + part_n : first + n;
     float(*stage)[STEP_N] = l->at->stage, result[STEP_N];
+    while (fault == FW_FAKE_NCCL_HANGS && !atomic_load(&l->aborted)) nap_us(500);
     if (gathers)
         for (int64_t i = from; i < to; i++) stage[0][i - first] = get(c->part, i - own, c->dtype);
     else
@@ -112,6 +116,7 @@ static int step(fw_nccl_link *l, const fw_nccl_call *c, int64_t first, int64_t n
     memcpy(result, stage[c->kind == FW_NCCL_BROADCAST ? c->root : 0], sizeof result);
     for (int r = 1; r < l->world && (scatters || c->kind == FW_NCCL_ALL_REDUCE); r++)
         for (int64_t i = 0; i < n; i++) result[i] += stage[r][i];
+    if (fault == FW_FAKE_NCCL_WRONG) result[n - 1] += 1;
     if (scatters)
         for (int64_t i = from; i < to; i++) put(c->part, i - own, c->dtype, result[i - first]);
     else

@@ -326,6 +326,43 @@ static void own_variables_are_not_blamed(void **state) {
     unsetenv("FINEWIRE_SHARE_GPU");
 }
 
+/* ---- the first sums */
+
+static int first_sum(fw_comm *c, void *context) {
+    fw_device *d;
+    (void)context;
+    const int me = fw_comm_rank(c);
+    FW_RANK_CHECK(fw_fake_gpu_create(&d, me) == FW_OK);
+    FW_RANK_CHECK(fw_comm_use_device(c, d) == FW_ERR_RANK);
+    snprintf(page->message[me], sizeof page->message[me], "%s", fw_trail_message());
+    return 0;
+}
+
+/* GPUs that are said to reach each other and do not: found out before the model is read, and what to try is said. */
+static void a_first_sum_that_is_wrong(void **state) {
+    (void)state;
+    fw_fake_nccl_break(FW_FAKE_NCCL_WRONG);
+    assert_int_equal(fw_test_world(2, first_sum, NULL), 0);
+    fw_fake_nccl_break(FW_FAKE_NCCL_GOOD);
+    for (int r = 0; r < 2; r++)
+        if (strstr(page->message[r], "the first sum between the GPUs is wrong") == NULL ||
+            strstr(page->message[r], "try NCCL_P2P_DISABLE=1") == NULL)
+            fail_msg("rank %d: %s", r, page->message[r]);
+}
+
+static void a_first_sum_that_does_not_end(void **state) {
+    (void)state;
+    const fw_comm_options options = {.timeout_s = 3, .connect_timeout_s = 60};
+    fw_fake_nccl_break(FW_FAKE_NCCL_HANGS);
+    assert_int_equal(fw_test_world_run(2, first_sum, NULL, &options, 30, NULL), 0);
+    fw_fake_nccl_break(FW_FAKE_NCCL_GOOD);
+    int told_n = 0;
+    for (int r = 0; r < 2; r++)
+        told_n += strstr(page->message[r], "their first sum was not done after 3 s: peer access between them may be "
+                                           "broken; try NCCL_P2P_DISABLE=1") != NULL;
+    if (told_n == 0) fail_msg("%s; %s", page->message[0], page->message[1]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(collectives_between_gpus, set_up),
@@ -334,6 +371,8 @@ int main(void) {
         cmocka_unit_test_setup(a_rank_that_dies, set_up),
         cmocka_unit_test_setup(a_rank_that_sticks, set_up),
         cmocka_unit_test_setup(a_rank_at_long_work, set_up),
+        cmocka_unit_test_setup(a_first_sum_that_is_wrong, set_up),
+        cmocka_unit_test_setup(a_first_sum_that_does_not_end, set_up),
         cmocka_unit_test_setup(paths_are_told, set_up),
         cmocka_unit_test_setup(variables_are_named, set_up),
         cmocka_unit_test_setup(own_variables_are_not_blamed, set_up),

@@ -74,13 +74,12 @@ static fw_status open_part(fw_comm *all, fw_nccl_part *part) {
 
 /* ---- the first sums ---- */
 
-enum { TRY_BYTES = 16 << 20, TRY_TIMES = 4, TRY_VALUES = 4096 };
+enum { TRY_N = 4 << 20, TRY_BYTES = TRY_N * 4, TRY_TIMES = 4, TRY_PART_N = 1 << 18 };
 
 static fw_status sum_once(fw_comm *all, float *memory, int mark) {
     fw_nccl *n = fw_nccl_of(all);
     fw_nccl_link *link = fw_nccl_part_of(all)->link;
-    const fw_nccl_call call = {
-        .kind = FW_NCCL_ALL_REDUCE, .dtype = FW_F32, .n = TRY_BYTES / (int)sizeof *memory, .buffer = memory};
+    const fw_nccl_call call = {.kind = FW_NCCL_ALL_REDUCE, .dtype = FW_F32, .n = TRY_N, .buffer = memory};
     FW_TRY(n->plugin->start(link, &call));
     FW_TRY(fw_nccl_settle(all, link, "the first sum", meeting_s(all)));
     FW_TRY(n->plugin->mark(n->gpu, mark));
@@ -99,22 +98,32 @@ static fw_status sum_once(fw_comm *all, float *memory, int mark) {
     return n->plugin->await(n->gpu, mark);
 }
 
-/* Rank r gives r + 1 + i % 7 at place i. */
-static fw_status try_sums(fw_comm *all, float *memory, float *host, double *bytes_per_s) {
+/* Rank r gives r + 1 + i % 7 at place i, and every place of the sum is looked at. host: TRY_PART_N values. */
+static fw_status check_sum(fw_comm *all, float *memory, float *host) {
     const int world = all->options.world, rank = all->options.rank;
     fw_device *d = all->job->device;
-    for (int i = 0; i < TRY_VALUES; i++) host[i] = (float)(rank + 1 + i % 7);
-    FW_TRY(fw_copy(d, memory, host, TRY_VALUES * sizeof *host));
-    FW_TRY(sum_once(all, memory, 0));
-    FW_TRY(fw_copy(d, host, memory, TRY_VALUES * sizeof *host));
-    for (int i = 0; i < TRY_VALUES; i++) {
-        const float expected = (float)(world * (world + 1) / 2 + world * (i % 7));
-        if (host[i] != expected)
-            return fw_fail(FW_ERR_RANK,
-                           "the first sum between the GPUs is wrong (place %d is %g, must be %g): peer access between "
-                           "them may be broken; try NCCL_P2P_DISABLE=1 in the environment",
-                           i, (double)host[i], (double)expected);
+    for (int at = 0; at < TRY_N; at += TRY_PART_N) {
+        for (int i = 0; i < TRY_PART_N; i++) host[i] = (float)(rank + 1 + (at + i) % 7);
+        FW_TRY(fw_copy(d, memory + at, host, TRY_PART_N * sizeof *host));
     }
+    FW_TRY(sum_once(all, memory, 0));
+    for (int at = 0; at < TRY_N; at += TRY_PART_N) {
+        FW_TRY(fw_copy(d, host, memory + at, TRY_PART_N * sizeof *host));
+        for (int i = 0; i < TRY_PART_N; i++) {
+            const float expected = (float)(world * (world + 1) / 2 + world * ((at + i) % 7));
+            if (host[i] != expected)
+                return fw_fail(FW_ERR_RANK,
+                               "the first sum between the GPUs is wrong (place %d is %g, must be %g): peer access "
+                               "between them may be broken; try NCCL_P2P_DISABLE=1 in the environment",
+                               at + i, (double)host[i], (double)expected);
+        }
+    }
+    return FW_OK;
+}
+
+static fw_status try_sums(fw_comm *all, float *memory, float *host, double *bytes_per_s) {
+    const int world = all->options.world;
+    FW_TRY(check_sum(all, memory, host));
     const uint64_t start_ns = fw_host_now_ns();
     for (int k = 0; k < TRY_TIMES; k++) FW_TRY(sum_once(all, memory, 0));
     const double bytes = 2.0 * (world - 1) / world * TRY_BYTES * TRY_TIMES;
@@ -126,10 +135,16 @@ static fw_status check_sums(fw_comm *all, double *bytes_per_s) {
     fw_nccl *n = fw_nccl_of(all);
     float *host = NULL;
     void *memory = NULL;
-    fw_status status = FW_NEW_ARRAY(host, TRY_VALUES);
+    fw_status status = FW_NEW_ARRAY(host, TRY_PART_N);
     if (status == FW_OK) status = n->plugin->alloc(n->gpu, &memory, TRY_BYTES);
     status = fw_comm_agree(all, status); /* nobody begins a sum that another rank cannot take part in */
     if (status == FW_OK) status = fw_comm_agree(all, try_sums(all, memory, host, bytes_per_s));
+    if (status != FW_OK) { /* a sum that does not end would be waited for when its memory goes */
+        pthread_mutex_lock(&n->lock);
+        n->aborted = 1;
+        n->plugin->abort(fw_nccl_part_of(all)->link);
+        pthread_mutex_unlock(&n->lock);
+    }
     n->plugin->release(n->gpu, memory);
     fw_free(host);
     return status;
