@@ -123,15 +123,8 @@ static inline unsigned ballot(unsigned mask, bool predicate, int line) {
                      __LINE__)
 #define __ballot_sync(mask, predicate) fw_simt::ballot(mask, predicate, __LINE__)
 
-template <class T> static inline T __ldg(const T *p) { return *p; }
-static inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
-static inline float __fdividef(float a, float b) { return a / b; }
 template <class T> static inline T min(T a, T b) { return b < a ? b : a; }
 template <class T> static inline T max(T a, T b) { return a < b ? b : a; }
-
-/* glibc has functions of these names for itself. */
-#define __expf(x) expf(x)
-#define __logf(x) logf(x)
 
 /* The launch is over when it returns; arguments are evaluated once. */
 #define FW_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                                                      \

@@ -192,7 +192,7 @@ __global__ void __launch_bounds__(ATTENTION_THREADS)
     const int row = blockIdx.x * ATTENTION_WARPS + threadIdx.x / 32, lane = threadIdx.x % 32;
     if (row >= row_n) return;
     const float mine = lane < split_n ? part_lse[(int64_t)lane * row_n + row] : -INFINITY, most = warp_max(mine);
-    const float weight = __expf(mine - most), total = warp_sum(weight);
+    const float weight = expf(mine - most), total = warp_sum(weight);
     if (lse != NULL && lane == 0) lse[row] = most + logf(total);
     float y[D / 32];
     for (int i = 0; i < D / 32; i++) y[i] = 0.0f;

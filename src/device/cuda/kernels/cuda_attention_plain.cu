@@ -45,9 +45,9 @@ template <class T> __global__ void plain_forward(attention_call c, packs packed)
     for (int64_t j_0 = c.first_N != NULL ? c.first_N[n] : 0; j_0 <= last; j_0 += 32) {
         float s = -INFINITY;
         if (j_0 + lane <= last) s = c.scale * dot(q, (const T *)c.k + (j_0 + lane) * c.k_stride + head, D, packed.k);
-        const float most = fmaxf(top, warp_max(s)), fade = __expf(top - most);
+        const float most = fmaxf(top, warp_max(s)), fade = expf(top - most);
         top = most;
-        p[lane] = j_0 + lane <= last ? __expf(s - most) : 0.0f;
+        p[lane] = j_0 + lane <= last ? expf(s - most) : 0.0f;
         sum = sum * fade + p[lane];
         __syncwarp();
         const int here = (int)min(last - j_0 + 1, (int64_t)32);
@@ -92,7 +92,7 @@ template <class T> __global__ void plain_queries(attention_call c, packs packed)
     for (int64_t j_0 = c.first_N != NULL ? c.first_N[n] : 0; j_0 <= n; j_0 += 32) {
         const int64_t j = j_0 + lane;
         if (j <= n) {
-            const float p = __expf(c.scale * dot(q, (const T *)c.k + j * c.k_stride + head, D, packed.k) - lse);
+            const float p = expf(c.scale * dot(q, (const T *)c.k + j * c.k_stride + head, D, packed.k) - lse);
             ds[lane] = p * (dot(d_o, (const T *)c.v + j * c.v_stride + head, D, packed.v) - delta);
         }
         __syncwarp();
@@ -129,7 +129,7 @@ template <class T> __global__ void plain_keys(attention_call c, packs packed) {
             p[lane] = ds[lane] = 0.0f;
             if (n < c.N && (c.first_N == NULL || c.first_N[n] <= j)) {
                 const int64_t at = n * c.H + h;
-                p[lane] = __expf(c.scale * dot(k, (const T *)c.q + n * c.q_stride + h * D, D, packed.q) - c.lse[at]);
+                p[lane] = expf(c.scale * dot(k, (const T *)c.q + n * c.q_stride + h * D, D, packed.q) - c.lse[at]);
                 ds[lane] = p[lane] * (dot(v, (const T *)c.d_o + at * D, D, packed.d_o) - c.delta_NH[at]);
             }
             __syncwarp();
