@@ -145,6 +145,16 @@ static void test_another_choice(void **state) {
     assert_int_equal(d->allocated_bytes, small_bytes);
     assert_string_equal(d->attention, "cuDNN 9.19, engines 2 and 5");
     fw_device_destroy(d);
+
+    /* What was wanted on an older GPU is not kept where it is only left to auto. */
+    d = device_of(80, 91900);
+    fw_device_limits limits = usual;
+    limits.attention.choice = FW_ATTENTION_CUDNN;
+    assert_int_equal(fw_device_scratch_bytes(d, &limits, &bytes), FW_OK);
+    assert_int_equal(fw_device_scratch_bytes(d, &usual, &bytes), FW_OK);
+    assert_string_equal(d->attention, "own kernels (the default on sm_80)");
+    fw_device_destroy(d);
+    assert_int_equal(fw_fake_cudnn_state.descriptor_n, 0);
 }
 
 int main(void) {

@@ -12,9 +12,9 @@ typedef struct cudnn_library {
     fw_cuda_library base;
     fw_cudnn_opener open;
     int gpu, sm;
-    fw_cudnn api;                    /* once opened: */
-    fw_cudnn_target target;          /* its api is set */
-    cudnnHandle_t handle;            /* made for the first run */
+    fw_cudnn api;           /* once opened: */
+    fw_cudnn_target target; /* its api is set */
+    cudnnHandle_t handle;
     int64_t N;                       /* rows at most */
     fw_dtype t;                      /* of the shape that was chosen for */
     fw_cudnn_plan *plan[DIRECTIONS]; /* of that shape; NULL: not by cuDNN */
@@ -121,14 +121,24 @@ static fw_status open_found(fw_cudnn *api, fw_cudnn_target *target, int gpu, int
     return fw_cudnn_target_of_gpu(target, api, gpu, sm);
 }
 
-static fw_status make_plan(cudnn_library *l, const fw_device_limits *limits, const fw_cudnn_attention *a,
-                           int direction) {
+static fw_status check(const cudnn_library *l, const fw_device_limits *limits, const fw_cudnn_attention *a) {
     FW_TRY(check_shape(a, limits->N, limits->attention.t));
-    if (limits->attention.choice == FW_ATTENTION_AUTO) {
-        FW_TRY(check_architecture(l->sm));
-        FW_TRY(check_packing(a, limits->N));
-    }
+    if (limits->attention.choice != FW_ATTENTION_AUTO) return FW_OK;
+    FW_TRY(check_architecture(l->sm));
+    return check_packing(a, limits->N);
+}
+
+/* Now rather than in the first step: what cuDNN takes of the GPU for itself is gone before the plan asks what is free. */
+static fw_status make_handle(cudnn_library *l, const fw_cuda *d) {
+    if (l->handle != NULL) return FW_OK;
+    cudnnStatus_t answer = l->api.Create(&l->handle);
+    if (answer == CUDNN_STATUS_SUCCESS) answer = l->api.SetStream(l->handle, (cudaStream_t)d->launch.stream);
+    return fw_cudnn_status(&l->api, "start on the GPU", answer);
+}
+
+static fw_status make_plan(cudnn_library *l, const fw_cuda *d, const fw_cudnn_attention *a, int direction) {
     if (l->target.api == NULL) FW_TRY(l->open(&l->api, &l->target, l->gpu, l->sm));
+    FW_TRY(make_handle(l, d));
     fw_cudnn_plan *plan;
     FW_TRY(FW_NEW(plan));
     const fw_status status = fw_cudnn_plan_make(plan, &l->target, a);
@@ -139,16 +149,20 @@ static fw_status make_plan(cudnn_library *l, const fw_device_limits *limits, con
     return status;
 }
 
-/* A plan takes a second, and the same limits come again when the memory plan becomes an allocation. */
-static fw_status choose_direction(cudnn_library *l, const fw_device_limits *limits, int direction) {
-    fw_cudnn_attention a = shape_of(limits, direction);
-    if (l->plan[direction] != NULL) {
-        a.whole_sums = l->plan[direction]->attention.whole_sums;
-        if (memcmp(&l->plan[direction]->attention, &a, sizeof a) == 0 && limits->attention.t == l->t) return FW_OK;
-        a.whole_sums = 0;
-        drop_plan(l, direction);
-    }
-    const fw_status status = make_plan(l, limits, &a, direction);
+/* A plan takes a second, and the same shape comes again when the memory plan becomes an allocation. */
+static int has_plan(const cudnn_library *l, const fw_cudnn_attention *a, int direction) {
+    if (l->plan[direction] == NULL) return 0;
+    fw_cudnn_attention same = *a;
+    same.whole_sums = l->plan[direction]->attention.whole_sums;
+    return memcmp(&l->plan[direction]->attention, &same, sizeof same) == 0;
+}
+
+static fw_status choose_direction(cudnn_library *l, const fw_cuda *d, const fw_device_limits *limits, int direction) {
+    const fw_cudnn_attention a = shape_of(limits, direction);
+    fw_status status = check(l, limits, &a);
+    if (status == FW_OK && has_plan(l, &a, direction)) return FW_OK;
+    drop_plan(l, direction);
+    if (status == FW_OK) status = make_plan(l, d, &a, direction);
     if (status == FW_ERR_NOMEM) return status;
     snprintf(l->why_not[direction], sizeof l->why_not[direction], "%s", status == FW_OK ? "" : fw_trail_message());
     return FW_OK;
@@ -160,10 +174,11 @@ static void describe(const cudnn_library *l, fw_cuda *d, int with_backward) {
     const int major = (int)(l->api.version / 10000), minor = (int)(l->api.version / 100 % 100);
     if (l->plan[FORWARD] == NULL)
         snprintf(text, bytes, "own kernels (%s)", l->why_not[FORWARD]);
-    else if (!with_backward || l->plan[BACKWARD] != NULL)
-        snprintf(text, bytes, "cuDNN %d.%d, engine%s %lld%s%.0lld", major, minor, with_backward ? "s" : "",
-                 (long long)l->plan[FORWARD]->engine, with_backward ? " and " : "",
-                 (long long)(with_backward ? l->plan[BACKWARD]->engine : 0));
+    else if (!with_backward)
+        snprintf(text, bytes, "cuDNN %d.%d, engine %lld", major, minor, (long long)l->plan[FORWARD]->engine);
+    else if (l->plan[BACKWARD] != NULL)
+        snprintf(text, bytes, "cuDNN %d.%d, engines %lld and %lld", major, minor, (long long)l->plan[FORWARD]->engine,
+                 (long long)l->plan[BACKWARD]->engine);
     else
         snprintf(text, bytes, "forward cuDNN %d.%d, engine %lld; backward own kernels (%s)", major, minor,
                  (long long)l->plan[FORWARD]->engine, l->why_not[BACKWARD]);
@@ -178,9 +193,9 @@ static fw_status choose(fw_cuda_library *base, fw_cuda *d, const fw_device_limit
         snprintf(d->base.attention, sizeof d->base.attention, "own kernels");
         return FW_OK;
     }
-    FW_TRY(choose_direction(l, limits, FORWARD));
+    FW_TRY(choose_direction(l, d, limits, FORWARD));
     if (a->backward && l->plan[FORWARD] != NULL)
-        FW_TRY(choose_direction(l, limits, BACKWARD));
+        FW_TRY(choose_direction(l, d, limits, BACKWARD));
     else
         drop_plan(l, BACKWARD);
     if (a->choice == FW_ATTENTION_CUDNN && l->plan[FORWARD] == NULL)
@@ -266,13 +281,6 @@ static void give_tensors(arguments *g, const fw_cudnn_attention *a, const fw_cud
     give(g, FW_CUDNN_DV_HEADS, memory + s->dv_heads);
 }
 
-static fw_status make_handle(cudnn_library *l, const fw_cuda *d) {
-    if (l->handle != NULL) return FW_OK;
-    cudnnStatus_t answer = l->api.Create(&l->handle);
-    if (answer == CUDNN_STATUS_SUCCESS) answer = l->api.SetStream(l->handle, (cudaStream_t)d->launch.stream);
-    return fw_cudnn_status(&l->api, "start on the GPU", answer);
-}
-
 static fw_status execute(cudnn_library *l, const fw_cudnn_plan *plan, const arguments *g, void *workspace) {
     const fw_cudnn *api = &l->api;
     fw_cudnn_descriptor pack;
@@ -305,7 +313,6 @@ static fw_status attend(fw_cuda_library *base, fw_cuda *d, const char *op, const
                                                       a->H,        a->dq_stride, a->K * a->D};
     const scratch s = lay_out(plan, c->N);
     FW_TRY(fw_cuda_need(d, op, s.bytes));
-    FW_TRY(make_handle(l, d));
     char *memory = d->launch.scratch;
     int32_t *table = (int32_t *)(void *)(memory + s.table);
     FW_TRY(fw_cuda_status(d, op,
