@@ -119,10 +119,10 @@ static const node *find_tensor(const node *d, int64_t number) {
 }
 
 static void *argument(const node *pack, int64_t number) {
-    for (int64_t i = 0; i < pack->argument_n; i++)
-        if (pack->numbers[i] == number) return pack->pointers[i];
-    FW_ASSERT(!"a tensor of the graph was given no memory");
-    return NULL;
+    int64_t i = 0;
+    while (i < pack->argument_n && pack->numbers[i] != number) i++;
+    FW_ASSERT(i < pack->argument_n); /* a tensor of the graph without memory */
+    return pack->pointers[i];
 }
 
 /* Every tensor that is memory has some. */
