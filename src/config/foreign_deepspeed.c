@@ -43,7 +43,21 @@ static fw_status check_steps(fw_foreign *f, const fw_leaf *leaf) {
     return fw_foreign_refuse(f, leaf, "the schedule ends with the run; write \"auto\", or the same as max_steps");
 }
 
-static const char no_offload[] = "finewire does not offload; write none";
+/* A plan can be made of it; a run cannot do it yet. */
+static fw_status set_offload(fw_foreign *f, const fw_leaf *leaf, const char *option, const char *device) {
+    if (f->o->command == FW_COMMAND_PLAN) return fw_foreign_set(f, leaf, option, device);
+    return fw_words_equal(device, "none") ? FW_OK : fw_foreign_refuse(f, leaf, "finewire does not offload; write none");
+}
+
+static fw_status set_offload_optimizer(fw_foreign *f, const fw_leaf *leaf) {
+    return set_offload(f, leaf, "offload_optimizer_device", leaf->text);
+}
+
+static fw_status set_offload_params(fw_foreign *f, const fw_leaf *leaf) {
+    return set_offload(f, leaf, "offload_param_device", leaf->text);
+}
+
+static const char no_offload[] = "finewire does not offload; write false";
 static const char no_fp16[] = "finewire computes in bf16 or fp32; use bf16";
 static const char no_quantized[] = "weights and gradients are gathered as they are; write false";
 static const char no_elastic[] = "the batch here is fixed; leave it out";
@@ -99,8 +113,8 @@ static const fw_foreign_row rows[] = {
      .remark = "a resume knows its step; leave it out"},
     /* sharding */
     {.path = "zero_optimization.stage", .option = "zero_stage"},
-    {.path = "zero_optimization.offload_optimizer.device", .allowed = "none", .remark = no_offload},
-    {.path = "zero_optimization.offload_param.device", .allowed = "none", .remark = no_offload},
+    {.path = "zero_optimization.offload_optimizer.device", .call = set_offload_optimizer},
+    {.path = "zero_optimization.offload_param.device", .call = set_offload_params},
     {.path = "zero_optimization.cpu_offload", .allowed = "false", .remark = no_offload},
     {.path = "zero_optimization.offload_optimizer.*"}, /* how, where nothing is offloaded */
     {.path = "zero_optimization.offload_param.*"},

@@ -65,6 +65,14 @@ fw_status fw_plan_lowest(fw_plan_advice *a, const fw_plan_scenario *s) {
     static const fw_shard_strategy order[] = {FW_SHARD_DDP, FW_SHARD_ZERO1, FW_SHARD_ZERO2, FW_SHARD_ZERO3};
     a->scenario = *s;
     a->method = s->method;
+    if (s->strategy_said) {
+        a->strategy = s->strategy;
+        FW_TRY(fw_plan_case_make(&a->best, s, s->strategy));
+        if (!a->best.possible)
+            return fw_fail(FW_ERR_OPTION, "strategy %s: %s", fw_shard_strategy_name(s->strategy), a->best.why);
+        a->fits = a->best.fits;
+        return FW_OK;
+    }
     for (size_t i = 0; i < sizeof order / sizeof order[0]; i++) {
         a->strategy = order[i];
         FW_TRY(fw_plan_case_make(&a->best, s, order[i]));
@@ -95,6 +103,7 @@ static fw_status accumulate(fw_plan_advice *a, double worth_it) {
     fw_plan_scenario more = a->scenario;
     fw_plan_case c;
     if (!fw_plan_is_slow(&more.site) || more.micro_n >= FW_PLAN_SLOW_MICRO_N) return FW_OK;
+    if (more.shard.gradient_t == FW_BF16) return FW_OK; /* not to be added up in bf16: training refuses it */
     more.micro_n = FW_PLAN_SLOW_MICRO_N;
     FW_TRY(fw_plan_case_make(&c, &more, a->strategy));
     if (!c.fits) return FW_OK;
@@ -177,16 +186,17 @@ static fw_status advise_shares(fw_plan_advice *a, const fw_plan_scenario *asked,
         FW_TRY(fw_plan_lowest(a, &s));
     }
     if (!a->fits) return FW_OK;
-    add(a, " %s fits under %s, the lowest sharding that does: %s a %s%s.", method_name(&s, name),
-        fw_shard_strategy_name(a->strategy), need(&a->best).text, device_word(&s),
+    add(a, " %s fits under %s, %s: %s a %s%s.", method_name(&s, name), fw_shard_strategy_name(a->strategy),
+        s.strategy_said ? "as asked" : "the lowest sharding that does", need(&a->best).text, device_word(&s),
         s.recompute && !asked->recompute ? ", when blocks are recomputed" : "");
-    for (int lower = FW_SHARD_DDP; lower < (int)FW_SHARD_ZERO3 && lower < (int)a->strategy; lower++) {
+    for (int lower = FW_SHARD_DDP; !s.strategy_said && lower < (int)FW_SHARD_ZERO3 && lower < (int)a->strategy;
+         lower++) {
         fw_plan_case c;
         FW_TRY(fw_plan_case_make(&c, &s, (fw_shard_strategy)lower));
         add(a, "%s%s under %s", lower == FW_SHARD_DDP ? " It would need " : ", ", fw_plan_size(size, c.total_bytes),
             fw_shard_strategy_name((fw_shard_strategy)lower));
     }
-    add(a, ".");
+    if (!s.strategy_said && a->strategy > FW_SHARD_DDP) add(a, ".");
     FW_TRY(accumulate(a, 1));
     say_wire(a);
     return FW_OK;
@@ -224,9 +234,20 @@ fw_status fw_plan_advise(fw_plan_advice *a, const fw_plan_scenario *asked) {
     a->scenario = *asked;
     a->scenario.method = a->method;
     a->scenario.recompute = true;
-    a->strategy = FW_SHARD_ZERO3;
+    a->strategy = asked->strategy_said ? asked->strategy : FW_SHARD_ZERO3;
     FW_TRY(fw_plan_case_make(&a->best, &a->scenario, a->strategy));
     if (asked->site.world > 1)
-        add(a, " Nor do %d share it out: zero3 needs %s.", asked->site.world, need(&a->best).text);
+        add(a, " Nor do %d share it out: %s needs %s.", asked->site.world, fw_shard_strategy_name(a->strategy),
+            need(&a->best).text);
+    if (asked->strategy_said) {
+        fw_plan_scenario open = a->scenario;
+        fw_plan_advice other;
+        open.strategy_said = false;
+        FW_TRY(fw_plan_lowest(&other, &open));
+        if (other.fits) {
+            add(a, " Under %s it would fit.", fw_shard_strategy_name(other.strategy));
+            return FW_OK;
+        }
+    }
     return advise_more(a, &a->scenario);
 }

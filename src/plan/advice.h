@@ -22,8 +22,9 @@ typedef struct fw_plan_advice {
 
 /* asked: with the method that was asked for; FW_METHOD_AUTO lets it be chosen. Errors: FW_ERR_NOMEM, FW_ERR_INPUT. */
 fw_status fw_plan_advise(fw_plan_advice *out, const fw_plan_scenario *asked);
-/* The lowest sharding that fits this scenario as it is, and only that: method, strategy, scenario, best, fits. zero3 when none
- * does; hsdp where zero3 fits, machines are several, and hsdp is faster. */
+/* The strategy that was asked for, or the lowest sharding that fits this scenario as it is, and only that: method, strategy, scenario, best, fits. zero3 when none
+ * does; hsdp where zero3 fits, machines are several, and hsdp is faster. Error beside memory: FW_ERR_OPTION,
+ * when the strategy is not possible. */
 fw_status fw_plan_lowest(fw_plan_advice *out, const fw_plan_scenario *scenario);
 /* A wire on which steps should be few and large: not NVLink, or a network that is much slower than it. */
 bool fw_plan_is_slow(const fw_plan_site *site);

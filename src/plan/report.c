@@ -1,6 +1,7 @@
 #include "plan/report.h"
 
 #include "base/alloc.h"
+#include "config/options_sharding.h"
 #include "machine/machine.h"
 #include "model/wrap_class.h"
 #include "plan/adapter.h"
@@ -35,10 +36,12 @@ static fw_status take_options(fw_plan_scenario *s, const fw_options *o) {
     fw_plan_input in = {.model = s->model};
     fw_plan_input_from_options(&in, o);
     s->shard = in.shard;
+    s->strategy_said = !in.choose_strategy;
+    s->strategy = in.shard.strategy;
     s->choose_sync = in.choose_sync;
     s->micro_n = in.micro_n;
-    s->group_n = o->shard_group_size > 0 ? (int)o->shard_group_size : s->site.node_n;
-    return FW_OK;
+    s->group_n = s->site.node_n;
+    return o->shard_group_size > 0 ? fw_options_shard_group(&s->group_n, o, s->site.world, s->site.node_n) : FW_OK;
 }
 
 /* A user without a home has measured nothing, unless a file is named. */

@@ -170,6 +170,7 @@ fw_status fw_plan_case_make(fw_plan_case *c, const fw_plan_scenario *s, fw_shard
      * gradient once more. Of a rank: what it owns. */
     const double owned = (double)c->trained_n / (strategy == FW_SHARD_DDP ? 1 : c->wire.S);
     work.update_bytes = owned * (4 * 7 + 4 + 2);
+    work.update_on_host = s->offload_optimizer != FW_OFFLOAD_NONE && !adapter;
     fw_plan_step_time(&c->times, &s->site, &c->wire, &work);
     return FW_OK;
 }

@@ -14,7 +14,9 @@
 typedef struct fw_plan_scenario {
     const fw_model *model; /* borrowed */
     fw_plan_site site;
-    fw_method method; /* full, lora or qlora */
+    fw_method method;   /* full, lora or qlora */
+    bool strategy_said; /* else any may be recommended */
+    fw_shard_strategy strategy;
     int64_t batch, length, micro_n;
     bool recompute;
     int64_t chunk_rows;     /* asked for; 0: chosen */

@@ -29,7 +29,7 @@ static void offload_optimizer(fw_plan_case *c, const fw_plan_scenario *s, const 
     else
         c->host_bytes += (uint64_t)away;
     c->wire.host_bytes += (uint64_t)(share * 4 + share * 2);
-    if (s->offload_optimizer == FW_OFFLOAD_NVME) c->wire.host_bytes += (uint64_t)(2 * away);
+    if (s->offload_optimizer == FW_OFFLOAD_NVME) c->wire.disk_bytes += (uint64_t)(2 * away);
 }
 
 /* Shares of weights that wait off the device: fetched as they are gathered. */

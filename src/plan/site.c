@@ -20,6 +20,8 @@ static const double compute_part = 0.55, memory_part = 0.85;
 /* Multiprocessors that collectives occupy while they run. */
 static const double collective_sm_n = 16;
 static const double step_jitter = 0.005;
+/* A server's memory (eight channels reach half of their 200 GB/s), and an NVMe disk of PCIe 4 x4. */
+static const double server_memory_rate = 100e9, nvme_rate = 6e9;
 
 /* On a GPU outside the arena: context 0.5 GiB, kernels as they are loaded 0.25 GiB, workspace of products 32 MiB; buffers
  * of NCCL, when there is more than one rank, 0.625 GiB. */
@@ -180,6 +182,8 @@ static fw_status make_gpu(fw_plan_site *s, const fw_plan_site_wish *w) {
     s->compute_rate = card->bf16_rate * compute_part;
     s->memory_rate = card->memory_rate * memory_part;
     s->host_rate = fw_machine_pcie_bytes_per_s(card->pcie_generation, 16) * pcie_part;
+    s->host_memory_rate = server_memory_rate;
+    s->disk_rate = nvme_rate;
     s->busy_share = collective_sm_n / card->sm_n;
     s->jitter = step_jitter;
     const double gbps = w->network_gbps > 0 ? w->network_gbps : card->nvlink_peers == 8 ? 400.0 * s->node_n : 100;
@@ -206,6 +210,8 @@ static fw_status make_cpu(fw_plan_site *s, const fw_plan_site_wish *w) {
     s->compute_rate = core_compute_rate * cores;
     s->memory_rate = core_memory_rate * cores;
     s->host_rate = core_memory_rate * cores;
+    s->host_memory_rate = s->memory_rate * s->world;
+    s->disk_rate = nvme_rate;
     s->busy_share = 1; /* copying is done by the cores that compute */
     s->inside = (fw_plan_link){.name = "memory of the machine",
                                .headline_rate = core_copy_rate * cores,

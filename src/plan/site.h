@@ -30,6 +30,8 @@ typedef struct fw_plan_site {
     double compute_rate;     /* operations a second of a rank, as a step reaches them */
     double memory_rate;      /* bytes a second, as a pass over memory reaches them */
     double host_rate;        /* bytes a second between device and host memory, one direction */
+    double host_memory_rate; /* bytes a second of a machine's own memory, for all its ranks */
+    double disk_rate;        /* the same of its disk */
     double busy_share;       /* of computing that collectives beside it take away */
     double jitter;           /* standard deviation of a rank's step time */
     fw_plan_link inside;     /* of one rank, in a machine */

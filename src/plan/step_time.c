@@ -122,13 +122,17 @@ void fw_plan_step_time(fw_plan_times *t, const fw_plan_site *s, const fw_plan_wi
                  reduce_n * exposed(real.reduce / reduce_n, left, w->unit_n, w->edge_part) +
                  exposed(real.update, larger(forward - gather, 0), w->unit_n, w->edge_part);
     }
-    *t =
-        (fw_plan_times){.compute_ms = compute * 1e3,
-                        .update_ms = (work->update_bytes / s->memory_rate + (double)w->host_bytes / s->host_rate) * 1e3,
-                        .wire_headline_ms = (headline.gather + headline.update + headline.reduce) * 1e3,
-                        .wire_ms = all * 1e3,
-                        .exposed_ms = waited * 1e3,
-                        .slowed_ms = beside ? (all - waited) * s->busy_share * 1e3 : 0};
+    const double of_machine = s->node_n; /* ranks share a machine's memory and its disk */
+    const double update = work->update_on_host ? work->update_bytes * of_machine / s->host_memory_rate
+                                               : work->update_bytes / s->memory_rate;
+    *t = (fw_plan_times){
+        .compute_ms = compute * 1e3,
+        .update_ms =
+            (update + (double)w->host_bytes / s->host_rate + (double)w->disk_bytes * of_machine / s->disk_rate) * 1e3,
+        .wire_headline_ms = (headline.gather + headline.update + headline.reduce) * 1e3,
+        .wire_ms = all * 1e3,
+        .exposed_ms = waited * 1e3,
+        .slowed_ms = beside ? (all - waited) * s->busy_share * 1e3 : 0};
     /* All ranks wait for the slowest: the largest of `world` normal deviations is about sqrt(2 ln world). */
     const double slowest = 1 + s->jitter * (s->world > 1 ? sqrt(2 * log(s->world)) : 0);
     t->step_ms = (t->compute_ms + t->update_ms + t->exposed_ms + t->slowed_ms) * slowest;

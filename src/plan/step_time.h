@@ -16,6 +16,7 @@ typedef struct fw_plan_wire {
     uint64_t update_bytes;                /* updated weights, once */
     uint64_t scatter_bytes, across_bytes; /* gradients: inside the shard group, between its copies */
     uint64_t host_bytes;                  /* between device and host memory (offload), not between ranks */
+    uint64_t disk_bytes;                  /* from and to the disk, of one rank */
     uint64_t bytes;                       /* between ranks, all of it */
     int64_t gather_n, update_n, reduce_n; /* collectives of each kind */
     int S, R;                             /* ranks of a shard group, and of a group of copies */
@@ -39,6 +40,7 @@ typedef struct fw_plan_work {
     double forward_n, backward_n;                     /* all of them */
     double forward_bytes, backward_bytes;             /* of activations that are read and written between products */
     double update_bytes;                              /* bytes that the optimizer reads and writes */
+    bool update_on_host;                              /* the optimizer runs where its state is */
     int64_t micro_n;
     int64_t token_n; /* of one micro-batch */
 } fw_plan_work;

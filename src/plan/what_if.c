@@ -58,20 +58,6 @@ fw_status fw_plan_apply_changes(fw_options *o, const char *text) {
     return FW_OK;
 }
 
-fw_status fw_plan_compare(fw_plan_advice *out, const fw_plan_scenario *s, const fw_options *o) {
-    static const fw_shard_strategy asked[] = {
-        [FW_STRATEGY_DDP] = FW_SHARD_DDP,     [FW_STRATEGY_ZERO1] = FW_SHARD_ZERO1,
-        [FW_STRATEGY_ZERO2] = FW_SHARD_ZERO2, [FW_STRATEGY_ZERO3] = FW_SHARD_ZERO3,
-        [FW_STRATEGY_HSDP] = FW_SHARD_HSDP,   [FW_STRATEGY_HSDP_ZERO2] = FW_SHARD_HSDP_ZERO2};
-    *out = (fw_plan_advice){.scenario = *s, .method = s->method};
-    if (o->strategy == FW_STRATEGY_AUTO) return fw_plan_lowest(out, s);
-    out->strategy = asked[o->strategy];
-    FW_TRY(fw_plan_case_make(&out->best, s, out->strategy));
-    if (!out->best.possible) return fw_fail(FW_ERR_OPTION, "%s", out->best.why);
-    out->fits = out->best.fits;
-    return FW_OK;
-}
-
 static fw_status try_case(fw_plan_change *change, const fw_plan_report *r, const fw_options *o) {
     fw_options changed;
     fw_plan_scenario s = {0};
@@ -81,7 +67,7 @@ static fw_status try_case(fw_plan_change *change, const fw_plan_report *r, const
     FW_TRY_OR(fw_options_check(&changed), done);
     FW_TRY_OR(fw_plan_scenario_from_options(&s, &r->model, &changed), done);
     if (s.method == FW_METHOD_AUTO) s.method = r->advice.method;
-    FW_TRY_OR(fw_plan_compare(&change->advice, &s, &changed), done);
+    FW_TRY_OR(fw_plan_lowest(&change->advice, &s), done);
     /* The site goes; what the advice says of it stays. */
     change->advice.scenario.site.device = NULL;
     change->advice.scenario.site.threads = NULL;
@@ -97,7 +83,7 @@ fw_status fw_plan_what_if(fw_plan_report *r, const fw_options *o) {
     FW_TRY(fw_strdup(&r->change_text, o->what_if));
     fw_plan_scenario as_asked = r->asked;
     if (as_asked.method == FW_METHOD_AUTO) as_asked.method = r->advice.method;
-    FW_TRY(fw_plan_compare(&r->unchanged, &as_asked, o));
+    FW_TRY(fw_plan_lowest(&r->unchanged, &as_asked));
     for (char *rest = r->change_text; rest != NULL;) {
         char *text = rest + strspn(rest, " ");
         rest = strchr(text, ';');

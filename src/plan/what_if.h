@@ -10,8 +10,6 @@
 /* Fills change_text, change and change_n. Errors: FW_ERR_OPTION naming the case. */
 fw_status fw_plan_what_if(fw_plan_report *report, const fw_options *options);
 
-/* One scenario as it is, under the strategy that the options name, or the lowest that fits. */
-fw_status fw_plan_compare(fw_plan_advice *out, const fw_plan_scenario *scenario, const fw_options *options);
 /* Apply the changes of one case, "accumulation=8,batch=2". */
 fw_status fw_plan_apply_changes(fw_options *options, const char *text);
 

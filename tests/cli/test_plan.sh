@@ -64,8 +64,10 @@ check 'set(plan["methods"]) == {"lora", "qlora"} and plan["methods"]["qlora"]["d
 check '"what_if" not in plan and not plan["tensor_parallel"]["ruled_in"]'
 run 0 --model Qwen/Qwen2.5-7B --gpus 2 --gpu rtx5090 --json --method full --per_device_train_batch_size 1
 check 'recommendation["strategy"] == "none" and not recommendation["fits"] and "6 of these cards" in recommendation["reason"]'
-run 0 --model Qwen/Qwen2.5-7B --gpus 12 --gpus_per_node 4 --gpu a100-80gb --json --shard_group_size 5 --strategy hsdp
-check 'not strategies["hsdp"]["possible"] and "groups of 5" in strategies["hsdp"]["why"]'
+run 0 --model Qwen/Qwen2.5-7B --gpus 12 --gpus_per_node 4 --gpu a100-80gb --json --shard_group_size 6 --strategy hsdp
+check 'recommendation["strategy"] == "hsdp" and strategies["hsdp"]["wire_all_reduce_bytes"] > 0'
+run 2 --model Qwen/Qwen2.5-7B --gpus 12 --gpus_per_node 4 --gpu a100-80gb --shard_group_size 5 --strategy hsdp
+says "shard_group_size may be 1, 2, 3, 4, 6 or 12"
 
 # ---- what if
 run 0 --model Qwen/Qwen2.5-7B --gpus 8 --gpu rtx5090 --method full --json --per_device_train_batch_size 1 \
@@ -89,6 +91,17 @@ run 0 "$folder/recipe.yaml" --gpus 4 --gpu l40s --json
 check 'plan["parameters"] == 138048'
 run 0 --model "$folder/model/config.json" --gpus 4 --gpu l40s
 says "LlamaForCausalLM"
+# DeepSpeed's file, offload and all
+cat >"$folder/ds.json" <<'JSON'
+{"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}, "overlap_comm": true}, "bf16": {"enabled": true},
+ "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 8}
+JSON
+run 0 --model Llama-3.1-70B --gpus 8 --gpu h200 --deepspeed "$folder/ds.json" --method full --json
+check 'strategies["zero3"]["optimizer_bytes"] == 0 and strategies["zero3"]["arithmetic"]'
+check '11.9e9 < strategies["zero3"]["host_bytes"] * 8 / 70.55 < 12.1e9'
+check 'recommendation["gradient_accumulation_steps"] == 8'
+run 2 --model Qwen3-8B --gpus 8 --gpu h100 --train_batch_size 100 --per_device_train_batch_size 8
+says "train_batch_size is 100"
 printf 'learning_rate: 99\n' >>"$folder/recipe.yaml"
 sed -i '/1e-4/d' "$folder/recipe.yaml"
 run 2 "$folder/recipe.yaml" --gpus 4 --gpu l40s # checked as training would

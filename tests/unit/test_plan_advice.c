@@ -114,6 +114,33 @@ static void test_hybrid(void **state) {
     }
 }
 
+/* A strategy that was asked for is kept, and where it does not fit the one that would is named. */
+static void test_strategy_asked(void **state) {
+    (void)state;
+    fw_test_plan p;
+    fw_plan_advice a;
+    fw_test_plan_init(&p, "Qwen3-8B", "l40s", 8);
+    p.s.strategy_said = true;
+    p.s.strategy = FW_SHARD_ZERO3;
+    assert_int_equal(fw_plan_advise(&a, &p.s), FW_OK);
+    assert_true(a.fits && a.strategy == FW_SHARD_ZERO3);
+    says(&a, "fits under zero3, as asked");
+    p.s.strategy = FW_SHARD_ZERO1;
+    assert_int_equal(fw_plan_advise(&a, &p.s), FW_OK);
+    assert_true(!a.fits && a.strategy == FW_SHARD_ZERO1);
+    says(&a, "Under zero2 it would fit");
+    p.s.strategy = FW_SHARD_HSDP;
+    p.s.group_n = 3;
+    assert_int_equal(fw_plan_advise(&a, &p.s), FW_ERR_OPTION);
+    fw_test_plan_fini(&p);
+    /* gradients in bf16 are not added up over micro-batches */
+    fw_test_plan_init(&p, "Qwen2.5-7B", "rtx5090", 8);
+    p.s.shard.gradient_t = FW_BF16;
+    assert_int_equal(fw_plan_advise(&a, &p.s), FW_OK);
+    assert_true(a.fits && a.scenario.micro_n == 1);
+    fw_test_plan_fini(&p);
+}
+
 static void test_nothing_fits(void **state) {
     (void)state;
     fw_plan_advice a = advise((wish){"Qwen2.5-7B", "rtx5090", 2, FW_METHOD_FULL, 0, false});
@@ -159,7 +186,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_card),        cmocka_unit_test(test_recompute), cmocka_unit_test(test_adapters),
         cmocka_unit_test(test_lowest_sharding), cmocka_unit_test(test_hybrid),    cmocka_unit_test(test_nothing_fits),
-        cmocka_unit_test(test_tensor),
+        cmocka_unit_test(test_strategy_asked),  cmocka_unit_test(test_tensor),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
