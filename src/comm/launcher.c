@@ -137,7 +137,13 @@ static void reap(fw_launch_job *job) {
 
 static void take_signal(fw_launch_job *job, int number) {
     uint64_t now_ns = fw_host_now_ns();
-    if (job->handed_signal == 0) {
+    if (number == SIGUSR1) { /* a batch system's warning: what it sends next is still a first signal */
+        if (job->handed_signal != 0) return;
+        job->handed_signal = number;
+        signal_ranks(job, number);
+        tell(job, (fw_launch_event){.kind = FW_LAUNCH_SIGNAL, .rank = -1, .signal = number},
+             "SIGUSR1: the ranks save what they have trained and stop");
+    } else if (job->handed_signal == 0 || job->handed_signal == SIGUSR1) {
         job->handed_signal = number;
         job->handed_ns = now_ns;
         signal_ranks(job, number);
@@ -197,7 +203,7 @@ static void kill_all(fw_launch_job *job) {
 
 /* Signals that stop the job; one that was ignored when we started (nohup, a background shell) stays ignored. */
 static void fill_signals(sigset_t *signals) {
-    static const int stop[] = {SIGINT, SIGTERM, SIGHUP};
+    static const int stop[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
     sigemptyset(signals);
     sigaddset(signals, SIGCHLD);
     for (size_t i = 0; i < sizeof stop / sizeof *stop; i++) {

@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "config/options_saving.h"
 #include "config/options_sharding.h"
 
 #include <math.h>
@@ -56,6 +57,7 @@ static fw_status check_train(fw_options *o) {
                        "eval_strategy is %s, but there is no eval_dataset; name a file or set eval_strategy to no",
                        fw_when_words[o->eval_strategy]);
     FW_TRY(resolve_resume(o));
+    FW_TRY(fw_options_check_saving(o));
     FW_TRY(fw_options_resolve_sharding(o));
     if (o->data_seed < 0) o->data_seed = o->seed;
     if (o->eval_steps == 0) o->eval_steps = o->logging_steps;

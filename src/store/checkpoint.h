@@ -117,6 +117,7 @@ fw_status fw_checkpoint_verify(const char *path, bool full);
 typedef struct fw_checkpoint_entry {
     char *path;
     int64_t step;
+    double eval_loss; /* measured at this step; NAN: not */
 } fw_checkpoint_entry;
 typedef struct fw_checkpoint_list {
     fw_checkpoint_entry *entry;
@@ -133,8 +134,16 @@ fw_status fw_checkpoint_newest(char **path, const char *output_dir, bool strict)
  * "set-aside-step-..." (named in a warning), so that they never count as the newest again. */
 fw_status fw_checkpoint_set_aside_after(const char *output_dir, int64_t step);
 
-/* Remove the oldest beyond `keep_n` (0: keep all). Only complete ones count, and the newest complete one is never
- * removed. What killed saves left behind is stale.h's. */
-fw_status fw_checkpoint_prune(const char *output_dir, int64_t keep_n);
+/* What is kept besides the newest. */
+typedef struct fw_checkpoint_rules {
+    int64_t keep_n;     /* so many of the newest; 0: all */
+    int64_t keep_every; /* and steps that this divides; 0: none */
+    bool keep_best;     /* and the one with the least eval_loss */
+} fw_checkpoint_rules;
+/* Remove the oldest beyond what is kept. Only complete ones count, and the newest complete one is never removed; call it
+ * when a later one is complete. A half-removed one has no checkpoint's name. What killed saves left behind is stale.h's. */
+fw_status fw_checkpoint_prune(const char *output_dir, const fw_checkpoint_rules *rules);
+/* The first with the least eval_loss of all complete ones. *path is NULL when none has one (fw_free it). */
+fw_status fw_checkpoint_best(char **path, double *eval_loss, const char *output_dir);
 
 #endif

@@ -8,9 +8,11 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 int64_t fw_checkpoint_step_of(const char *name) {
     if (strncmp(name, "step-", 5) != 0 || strlen(name) < 13 || strspn(name + 5, "0123456789") != strlen(name + 5))
@@ -25,14 +27,16 @@ static int compare_steps(const void *a, const void *b) {
     return x->step < y->step ? -1 : x->step > y->step;
 }
 
-/* Is the folder a checkpoint of that step? FW_ERR_INPUT when it is not. */
-static fw_status check_entry(const char *path, int64_t step) {
+/* Is the folder a checkpoint of its step? FW_ERR_INPUT when it is not. */
+static fw_status check_entry(fw_checkpoint_entry *entry) {
     fw_checkpoint_state state;
-    FW_TRY(fw_checkpoint_load_state(&state, path));
+    FW_TRY(fw_checkpoint_load_state(&state, entry->path));
     int64_t found = state.step;
+    const json_t *eval_loss = json_object_get(state.metrics, "eval_loss");
+    entry->eval_loss = json_is_number(eval_loss) ? json_number_value(eval_loss) : (double)NAN;
     fw_checkpoint_state_fini(&state);
-    if (found != step) return fw_fail(FW_ERR_INPUT, "%s: the manifest is that of step %" PRId64, path, found);
-    return FW_OK;
+    if (found == entry->step) return FW_OK;
+    return fw_fail(FW_ERR_INPUT, "%s: the manifest is that of step %" PRId64, entry->path, found);
 }
 
 /* All folders with a checkpoint's name, complete or not. */
@@ -50,7 +54,7 @@ static fw_status list_names(fw_checkpoint_list *out, const char *output_dir) {
         char *path;
         FW_TRY_OR(fw_path_join(&path, output_dir, names[i]), done);
         if (fw_dir_exists(path))
-            out->entry[out->entry_n++] = (fw_checkpoint_entry){path, step};
+            out->entry[out->entry_n++] = (fw_checkpoint_entry){path, step, NAN};
         else
             fw_free(path);
     }
@@ -67,7 +71,7 @@ fw_status fw_checkpoint_list_init(fw_checkpoint_list *out, const char *output_di
     for (size_t i = 0; i < out->entry_n; i++) {
         fw_checkpoint_entry entry = out->entry[i];
         out->entry[i].path = NULL;
-        fw_status status = check_entry(entry.path, entry.step);
+        fw_status status = check_entry(&entry);
         if (status == FW_OK) {
             out->entry[kept++] = entry;
             continue;
@@ -91,8 +95,8 @@ void fw_checkpoint_list_fini(fw_checkpoint_list *list) {
 }
 
 /* Does it count, to the last byte? */
-static fw_status check_bytes(const fw_checkpoint_entry *entry) {
-    FW_TRY(check_entry(entry->path, entry->step));
+static fw_status check_bytes(fw_checkpoint_entry *entry) {
+    FW_TRY(check_entry(entry));
     return fw_checkpoint_verify(entry->path, true);
 }
 
@@ -144,13 +148,58 @@ done:
     return status;
 }
 
-fw_status fw_checkpoint_prune(const char *output_dir, int64_t keep_n) {
-    if (keep_n <= 0) return FW_OK;
+fw_status fw_checkpoint_take_away(const char *parent, const char *name) {
+    char *from = NULL;
+    fw_strbuf aside = {0};
+    fw_status status;
+    FW_TRY_OR(fw_path_join(&from, parent, name), done);
+    FW_TRY_OR(fw_strbuf_printf(&aside, "%s/.tmp-%s-%ld", parent, name, (long)getpid()), done);
+    FW_TRY_OR(fw_dir_remove(aside.data), done);
+    if (rename(from, aside.data) != 0) {
+        status = fw_fail(FW_ERR_IO, "renaming %s to %s: %s", from, aside.data, strerror(errno));
+        goto done;
+    }
+    FW_TRY_OR(fw_dir_sync(parent), done);
+    FW_TRY_OR(fw_dir_remove(aside.data), done);
+done:
+    fw_free(from);
+    fw_strbuf_fini(&aside);
+    return status;
+}
+
+/* Index of the first with the least eval_loss; -1: none has one. */
+static int64_t best_of(const fw_checkpoint_list *list) {
+    int64_t best = -1;
+    for (size_t i = 0; i < list->entry_n; i++)
+        if (isfinite(list->entry[i].eval_loss) && (best < 0 || list->entry[i].eval_loss < list->entry[best].eval_loss))
+            best = (int64_t)i;
+    return best;
+}
+
+fw_status fw_checkpoint_best(char **path, double *eval_loss, const char *output_dir) {
+    fw_checkpoint_list list;
+    *path = NULL;
+    FW_TRY(fw_checkpoint_list_init(&list, output_dir));
+    int64_t best = best_of(&list);
+    if (best >= 0) {
+        *path = list.entry[best].path;
+        *eval_loss = list.entry[best].eval_loss;
+        list.entry[best].path = NULL;
+    }
+    fw_checkpoint_list_fini(&list);
+    return FW_OK;
+}
+
+fw_status fw_checkpoint_prune(const char *output_dir, const fw_checkpoint_rules *rules) {
+    if (rules->keep_n <= 0) return FW_OK;
     fw_checkpoint_list list;
     FW_TRY(fw_checkpoint_list_init(&list, output_dir));
     fw_status status = FW_OK;
-    for (size_t i = 0; i + (size_t)keep_n < list.entry_n && status == FW_OK; i++)
-        status = fw_dir_remove(list.entry[i].path);
+    const int64_t best = rules->keep_best ? best_of(&list) : -1;
+    for (size_t i = 0; i + (size_t)rules->keep_n < list.entry_n && status == FW_OK; i++) {
+        if ((int64_t)i == best || (rules->keep_every > 0 && list.entry[i].step % rules->keep_every == 0)) continue;
+        status = fw_checkpoint_take_away(output_dir, strrchr(list.entry[i].path, '/') + 1);
+    }
     fw_checkpoint_list_fini(&list);
     return status;
 }

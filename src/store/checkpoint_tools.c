@@ -1,14 +1,12 @@
 #include "store/checkpoint_tools.h"
 
 #include "base/alloc.h"
+#include "store/checkpoint_names.h"
 #include "store/checkpoint_pieces.h"
 #include "store/run_folder.h"
 
-#include <errno.h>
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 static fw_status has_manifest(bool *has, const char *dir) {
     char *path;
@@ -162,25 +160,6 @@ static fw_status refuse_last(const char *parent, const char *name) {
                    parent, name);
 }
 
-static fw_status remove_locked(const char *parent, const char *name, bool force) {
-    char *from = NULL;
-    fw_strbuf aside = {0};
-    fw_status status;
-    if (!force) FW_TRY(refuse_last(parent, name));
-    FW_TRY_OR(fw_path_join(&from, parent, name), done);
-    FW_TRY_OR(fw_strbuf_printf(&aside, "%s/.tmp-%s-%ld", parent, name, (long)getpid()), done);
-    if (rename(from, aside.data) != 0) {
-        status = fw_fail(FW_ERR_IO, "renaming %s to %s: %s", from, aside.data, strerror(errno));
-        goto done;
-    }
-    FW_TRY_OR(fw_dir_sync(parent), done);
-    FW_TRY_OR(fw_dir_remove(aside.data), done);
-done:
-    fw_free(from);
-    fw_strbuf_fini(&aside);
-    return status;
-}
-
 fw_status fw_checkpoint_remove(const char *path, bool force) {
     char *whole = NULL, *parent = NULL;
     fw_output_lock lock = {.fd = -1};
@@ -199,7 +178,8 @@ fw_status fw_checkpoint_remove(const char *path, bool force) {
                             : fw_strndup(&parent, whole, slash == whole ? 1 : (size_t)(slash - whole)),
               done);
     FW_TRY_OR(fw_output_lock_take(&lock, parent), done);
-    FW_TRY_OR(remove_locked(parent, name, force), done);
+    if (!force) FW_TRY_OR(refuse_last(parent, name), done);
+    FW_TRY_OR(fw_checkpoint_take_away(parent, name), done);
 done:
     fw_output_lock_release(&lock);
     fw_free(parent);

@@ -100,12 +100,12 @@ static fw_status read_saved(void *context, int32_t unit, int64_t first_n, int64_
     return fw_checkpoint_read(from->files, from->array, unit, first_n, n, out);
 }
 
-/* Every rank reads what it owns. */
-static fw_status load(fw_run_state *s, const fw_checkpoint_files *files) {
+/* Every rank reads what it owns, of the first array_n arrays. */
+static fw_status load(fw_run_state *s, const fw_checkpoint_files *files, int array_n) {
     static const fw_shard_array arrays[FW_CHECKPOINT_ARRAY_N] = {[FW_CHECKPOINT_WEIGHT] = FW_SHARD_WEIGHT,
                                                                  [FW_CHECKPOINT_EXP_AVG] = FW_SHARD_EXP_AVG,
                                                                  [FW_CHECKPOINT_EXP_AVG_SQ] = FW_SHARD_EXP_AVG_SQ};
-    for (int k = 0; k < FW_CHECKPOINT_ARRAY_N; k++) {
+    for (int k = 0; k < array_n; k++) {
         saved_array from = {files, (fw_checkpoint_array)k};
         FW_TRY(fw_shard_load(s->job->shard, arrays[k], read_saved, &from));
     }
@@ -166,7 +166,7 @@ static fw_status resume(fw_run_state *s, const char *path, fw_run_place *place) 
     fw_checkpoint_files files = {0};
     fw_status status;
     FW_TRY_OR(fw_comm_agree(s->job->comm, open_checkpoint(s, path, &files, place)), done);
-    FW_TRY_OR(load(s, &files), done);
+    FW_TRY_OR(load(s, &files, FW_CHECKPOINT_ARRAY_N), done);
 done:
     fw_checkpoint_close(&files);
     return status;
@@ -199,6 +199,38 @@ fw_status fw_run_state_begin(fw_run_state *s, fw_run_place *place) {
     FW_TRY(fw_comm_agree(comm, status));
     s->last_saved_step = place->step;
     return FW_OK;
+}
+
+/* ---- the best checkpoint, whose weights alone are wanted */
+
+static fw_status load_weights(fw_run_state *s, const char *path, int64_t *step) {
+    fw_checkpoint_files files = {0};
+    fw_checkpoint_state state = {0};
+    fw_status status;
+    FW_TRY_OR(fw_comm_agree(s->job->comm, fw_checkpoint_open(&files, path, &s->job->model.table, &state)), done);
+    *step = state.step;
+    if (state.step != s->last_saved_step) FW_TRY_OR(load(s, &files, 1), done);
+done:
+    fw_checkpoint_state_fini(&state);
+    fw_checkpoint_close(&files);
+    return status;
+}
+
+fw_status fw_run_state_load_best(fw_run_state *s, int64_t *step, double *eval_loss) {
+    char path[FW_COMM_EXCHANGE_BYTES] = "", *best = NULL;
+    fw_status status = FW_OK;
+    *step = 0;
+    if (is_writer(s)) {
+        status = fw_checkpoint_best(&best, eval_loss, s->options->output_dir);
+        if (status == FW_OK && best != NULL) status = fw_checkpoint_verify(best, true);
+        if (best != NULL) snprintf(path, sizeof path, "%s", best);
+        fw_free(best);
+    }
+    FW_TRY(fw_comm_agree(s->job->comm, status));
+    fw_comm_request request = {.label = "best checkpoint"};
+    FW_TRY(fw_comm_broadcast(s->job->comm, path, sizeof path, 0, &request));
+    FW_TRY(fw_comm_wait(s->job->comm, &request));
+    return path[0] == 0 ? FW_OK : load_weights(s, path, step);
 }
 
 /* ---- the final model: rank 0 writes, and asks the owners for what it does not have */

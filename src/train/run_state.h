@@ -23,7 +23,7 @@ typedef struct fw_run_progress {
     int64_t step;
     double epoch;
     int64_t epoch_i, position; /* whole epochs; samples (or bins) of the running one */
-    double loss, eval_loss;    /* of this step, and of the last evaluation; NAN: none */
+    double loss, eval_loss;    /* of this step; NAN: not measured */
     const fw_schedule *schedule;
 } fw_run_progress;
 
@@ -37,6 +37,12 @@ typedef struct fw_run_place {
 fw_status fw_run_state_begin(fw_run_state *s, fw_run_place *place);
 /* Write a checkpoint, each rank its own part of it; prune. Collective. */
 fw_status fw_run_state_save(fw_run_state *s, const fw_run_progress *progress); /* save_state.c */
+/* --load_best_model_at_end: the weights of the best checkpoint, when that is not the last step. *step: its step; 0: the
+ * weights stay. Collective. */
+fw_status fw_run_state_load_best(fw_run_state *s, int64_t *step, double *eval_loss);
+/* Every rank writes a small file into the real place, and rank 0 sees it: what makes saving fail is known before the first
+ * step. Collective. */
+fw_status fw_run_state_try_saving(fw_run_state *s); /* save_state.c */
 /* Write the model to OUTPUT_DIR/final; *path is its name (fw_free). Collective. */
 fw_status fw_run_state_export(fw_run_state *s, char **path);
 void fw_run_state_end(fw_run_state *s); /* takes a zeroed one with lock.fd = -1 */

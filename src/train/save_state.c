@@ -92,7 +92,9 @@ static fw_status commit(fw_run_state *s, fw_checkpoint_writer *w, json_t *const 
     fw_free(s->last_checkpoint);
     s->last_checkpoint = w->staged.path;
     w->staged.path = NULL;
-    FW_TRY_OR(fw_checkpoint_prune(s->options->output_dir, s->options->save_total_limit), done);
+    const fw_checkpoint_rules rules = {s->options->save_total_limit, s->options->save_keep_every,
+                                       s->options->load_best_model_at_end};
+    FW_TRY_OR(fw_checkpoint_prune(s->options->output_dir, &rules), done);
 done:
     fw_checkpoint_state_fini(&state);
     return status;
@@ -145,4 +147,45 @@ fw_status fw_run_state_save(fw_run_state *s, const fw_run_progress *progress) {
     FW_TRY(status);
     s->last_saved_step = progress->step;
     return FW_OK;
+}
+
+/* ---- before the first step */
+
+/* What is wrong with the place for one rank may be right for another: each writes, rank 0 looks. */
+static fw_status see_all(const fw_run_state *s, const char *dir) {
+    for (int rank = 0; rank < fw_comm_world(s->job->comm); rank++) {
+        char name[32], *path;
+        snprintf(name, sizeof name, "rank-%d", rank);
+        FW_TRY(fw_path_join(&path, dir, name));
+        bool there = fw_file_exists(path);
+        fw_free(path);
+        if (!there)
+            return fw_fail(FW_ERR_IO,
+                           "rank %d has written a file into %s, and rank 0 does not see it there: all ranks must write "
+                           "to the same file system; choose another --output_dir",
+                           rank, s->options->output_dir);
+    }
+    return FW_OK;
+}
+
+static fw_status write_trial(const fw_run_state *s, const char *dir) {
+    char name[32], *path;
+    snprintf(name, sizeof name, "rank-%d", fw_comm_rank(s->job->comm));
+    FW_TRY(fw_path_join(&path, dir, name));
+    fw_status status = fw_file_write(path, name, strlen(name));
+    fw_free(path);
+    return status;
+}
+
+fw_status fw_run_state_try_saving(fw_run_state *s) {
+    char dir[FW_COMM_EXCHANGE_BYTES];
+    fw_checkpoint_writer w = {0};
+    fw_status status;
+    if (s->options->save_strategy == FW_WHEN_NO) return FW_OK;
+    FW_TRY_OR(begin(s, &w, 0, dir), done);
+    FW_TRY_OR(fw_comm_agree(s->job->comm, write_trial(s, dir)), done);
+    FW_TRY_OR(fw_comm_agree(s->job->comm, is_writer(s) ? see_all(s, dir) : FW_OK), done);
+done:
+    fw_checkpoint_writer_close(&w);
+    return status;
 }

@@ -4,8 +4,10 @@
 #include "base/host.h"
 #include "base/log.h"
 #include "base/trace.h"
+#include "config/options_saving.h"
 #include "plan/job_input.h"
 #include "train/course.h"
+#include "train/deadline.h"
 #include "train/interrupt.h"
 #include "train/metrics.h"
 #include "train/run_state.h"
@@ -40,7 +42,8 @@ typedef struct trainer {
         double loss;
     } window;
     double last_logged_loss;
-    double step_loss, eval_loss; /* of the last step, of the last evaluation; NAN: none */
+    double step_loss, eval_loss; /* of the step at hand; NAN: not measured */
+    fw_deadline deadline;
     uint64_t peak_bytes;
     fw_shard_counters traffic; /* of all steps of this process */
     fw_shard_counters read;    /* the last reading: what comes after it belongs to the next step */
@@ -153,17 +156,26 @@ static fw_status save(trainer *t, int64_t step) {
                                 .eval_loss = t->eval_loss,
                                 .schedule = &t->schedule};
     fw_course_done(&t->course, step, &progress.epoch_i, &progress.position);
+    uint64_t begin_ns = fw_host_now_ns();
     FW_TRY(fw_run_state_save(&t->state, &progress));
+    fw_deadline_note(&t->deadline.save_s, fw_host_now_ns() - begin_ns);
     fw_trace_since(FW_TRACE_HOST, "save", start_ns);
     if (t->hooks->saved != NULL) t->hooks->saved(t->hooks->context, step, t->state.last_checkpoint);
     return FW_OK;
 }
 
-/* Ranks compare notes after each step: did anybody get a signal, and who has the largest resident size. */
+/* Ranks compare notes after each step: did anybody get a signal or is time short, and who has the largest resident size. */
 static fw_status agree_after_step(trainer *t, bool *stop) {
-    int64_t values[2] = {fw_interrupt_requested(), (int64_t)fw_job_peak_bytes(&t->job)};
+    enum { GO_ON, TIME_IS_SHORT, SIGNALLED };
+    const bool short_of_time = fw_deadline_is_near(&t->deadline, fw_host_now_ns());
+    int64_t values[2] = {fw_interrupt_requested() ? SIGNALLED
+                         : short_of_time          ? TIME_IS_SHORT
+                                                  : GO_ON,
+                         (int64_t)fw_job_peak_bytes(&t->job)};
     FW_TRY(fw_comm_max_i64(t->job.comm, values, 2));
-    *stop = values[0] != 0;
+    *stop = values[0] != GO_ON;
+    if (values[0] == TIME_IS_SHORT && fw_comm_rank(t->job.comm) == 0)
+        fw_log_info("--max_time %s is near: saving what has been trained", t->o->max_time);
     t->peak_bytes = (uint64_t)values[1];
     return FW_OK;
 }
@@ -237,6 +249,8 @@ static fw_status loop(trainer *t, int64_t first_step) {
         fw_batcher_skip(t->batcher, place.skip_n);
         FW_TRY(fw_step_run(&t->step, step, place.epoch, place.step_in_epoch, fw_schedule_rate(&t->schedule, step),
                            &result));
+        fw_deadline_note(&t->deadline.step_s, fw_host_now_ns() - start_ns);
+        t->eval_loss = NAN;
         bool stop = false;
         FW_TRY(agree_after_step(t, &stop));
 
@@ -253,7 +267,7 @@ static fw_status loop(trainer *t, int64_t first_step) {
         if (must_evaluate || must_save)
             fw_shard_get_counters(t->job.shard, &t->read); /* what they sent is not a step's */
         if (stop && !last)
-            return fw_fail(FW_ERR_INTERRUPTED, "stopped by a signal after step %lld of %lld", (long long)step,
+            return fw_fail(FW_ERR_INTERRUPTED, "stopped after step %lld of %lld", (long long)step,
                            (long long)t->step_n);
     }
     return FW_OK;
@@ -273,6 +287,9 @@ static fw_status prepare(trainer *t, int64_t *first_step) {
     t->course = (fw_course){.unit_n = fw_batcher_units(t->batcher),
                             .batch_n = t->o->per_device_train_batch_size * t->o->gradient_accumulation_steps *
                                        fw_comm_world(t->job.comm)};
+    if (t->o->max_time != NULL) FW_TRY(fw_options_read_time(&t->deadline.limit_s, t->o->max_time, "max_time"));
+    t->deadline.save_s = /* until one was measured: a slow disk */
+        (double)fw_checkpoint_bytes(&t->job.model.table, 1) / 200e6;
     FW_TRY(fw_comm_agree(t->job.comm, count_steps(t)));
     uint64_t memory_available = fw_host_memory_available();
     FW_TRY(allocate(t));
@@ -284,6 +301,7 @@ static fw_status prepare(trainer *t, int64_t *first_step) {
     fw_run_place place;
     FW_TRY(fw_run_state_begin(&t->state, &place));
     *first_step = place.step;
+    if (!t->hooks->keeps_nothing) FW_TRY(fw_run_state_try_saving(&t->state));
     fw_course_resume(&t->course, place.step, place.epoch_i, place.position);
     FW_TRY(fw_comm_agree(t->job.comm, count_steps(t)));
     fw_status status = FW_OK;
@@ -305,11 +323,21 @@ static fw_status agree_on_waits(trainer *t) {
     return FW_OK;
 }
 
+static fw_status load_best(trainer *t) {
+    int64_t step;
+    double eval_loss = NAN;
+    FW_TRY(fw_run_state_load_best(&t->state, &step, &eval_loss));
+    if (fw_comm_rank(t->job.comm) == 0 && step > 0)
+        fw_log_info("the final model is that of step %lld, eval_loss %.4f", (long long)step, eval_loss);
+    return FW_OK;
+}
+
 static fw_status finish(trainer *t, fw_status loop_status) {
     char *model_dir = NULL;
     FW_TRY(agree_on_waits(t));
     if (loop_status == FW_OK && !t->hooks->keeps_nothing) {
         uint64_t start_ns = fw_trace_now();
+        if (t->o->load_best_model_at_end) FW_TRY(load_best(t));
         FW_TRY(fw_run_state_export(&t->state, &model_dir));
         fw_trace_since(FW_TRACE_HOST, "write the model", start_ns);
     }
@@ -344,6 +372,7 @@ fw_status fw_train_run(const fw_options *options, const fw_train_hooks *hooks, b
     t->hooks = hooks;
     t->state.lock.fd = -1;
     t->last_logged_loss = t->step_loss = t->eval_loss = NAN;
+    t->deadline.begin_ns = fw_host_now_ns();
     fw_interrupt_install();
 
     int64_t first_step = 0;

@@ -142,7 +142,7 @@ static void test_list_and_prune(void **unused) {
     char *newest;
     fw_test_must(fw_checkpoint_newest(&newest, out, false)); /* no folder yet */
     assert_null(newest);
-    fw_test_must(fw_checkpoint_prune(out, 2));
+    fw_test_must(fw_checkpoint_prune(out, &(fw_checkpoint_rules){.keep_n = 2}));
     for (int step = 10; step <= 50; step += 10) fw_test_must(fw_test_save(out, step));
     fw_test_must(fw_test_save(out, 50)); /* again: replaced */
     fw_test_must(fw_dir_make(fw_test_path(out, ".tmp-step-00000060-1")));
@@ -156,11 +156,11 @@ static void test_list_and_prune(void **unused) {
     for (int i = 0; i < 5; i++) assert_int_equal(list.entry[i].step, 10 * (i + 1));
     fw_checkpoint_list_fini(&list);
     assert_non_null(strstr(fw_lab.warnings, "step-00000070"));
-    fw_test_must(fw_checkpoint_prune(out, 0));
+    fw_test_must(fw_checkpoint_prune(out, &(fw_checkpoint_rules){.keep_n = 0}));
     assert_true(fw_dir_exists(fw_test_step_path(out, 10)));
     assert_true(fw_dir_exists(fw_test_path(out, ".tmp-step-00000060-1")));       /* that is stale.h's */
     fw_test_resize(fw_test_path(fw_test_step_path(out, 50), "config.json"), 10); /* B23: damaged: does not count */
-    fw_test_must(fw_checkpoint_prune(out, 2));
+    fw_test_must(fw_checkpoint_prune(out, &(fw_checkpoint_rules){.keep_n = 2}));
     assert_false(fw_dir_exists(fw_test_step_path(out, 20)));
     assert_true(fw_dir_exists(fw_test_step_path(out, 30)) && fw_dir_exists(fw_test_step_path(out, 40)));
     fw_test_must(fw_checkpoint_newest(&newest, out, false));
@@ -265,7 +265,7 @@ static void test_killed(void **unused) {
         fw_free(newest);
     }
     fw_test_must(fw_test_save(out, 30));
-    fw_test_must(fw_checkpoint_prune(out, 1));
+    fw_test_must(fw_checkpoint_prune(out, &(fw_checkpoint_rules){.keep_n = 1}));
     fw_output_lock lock;
     fw_test_must(fw_output_lock_take(&lock, out)); /* what a new run does: all that was half-written goes */
     fw_test_must(fw_stale_remove(out, &lock));
