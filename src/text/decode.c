@@ -6,14 +6,24 @@
 
 static const char replacement[] = "\xef\xbf\xbd"; /* U+FFFD */
 
+static const char *respelt(const fw_tokenizer *t, int32_t id) {
+    size_t low = 0, high = t->respelt_n; /* it is there */
+    while (high - low > 1) {
+        size_t middle = (low + high) / 2;
+        if (t->respelt[middle].id <= id)
+            low = middle;
+        else
+            high = middle;
+    }
+    return t->respelt[low].text;
+}
+
 /* The spelling that decoders see, NULL for an id that adds nothing. An added token that the normaliser rewrites is seen
  * as rewritten, and by that name it is not special: so does the reference. */
 static const char *spelling(const fw_tokenizer *t, int32_t id, bool skip_special) {
     const char *token = fw_vocab_token(&t->vocab, id);
     if (token == NULL) return NULL;
-    if (t->vocab.flags[id] & FW_TOKEN_RESPELT)
-        for (size_t i = 0; i < t->respelt_n; i++)
-            if (t->respelt[i].id == id) return t->respelt[i].text;
+    if (t->vocab.flags[id] & FW_TOKEN_RESPELT) return respelt(t, id);
     return skip_special && (t->vocab.flags[id] & FW_TOKEN_SPECIAL) ? NULL : token;
 }
 

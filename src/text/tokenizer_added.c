@@ -3,6 +3,7 @@
 #include "base/json.h"
 #include "text/tokenizer_parts.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* The reference numbers added tokens itself: by the model's vocabulary, else one after the largest so far. */
@@ -84,6 +85,11 @@ static fw_status read_added(fw_tokenizer *t, const json_t *entry, size_t index, 
     return insert_normalized(t, content, bytes, added, where);
 }
 
+static int by_id(const void *a, const void *b) {
+    const fw_respelt *x = a, *y = b;
+    return (x->id > y->id) - (x->id < y->id);
+}
+
 fw_status fw_tokenizer_read_added(fw_tokenizer *t, const json_t *file, const char *where) {
     const json_t *added = json_object_get(file, "added_tokens");
     if (added == NULL || json_is_null(added)) return FW_OK;
@@ -91,5 +97,6 @@ fw_status fw_tokenizer_read_added(fw_tokenizer *t, const json_t *file, const cha
     int64_t model_n = (int64_t)t->vocab.token_n, largest = -1;
     for (size_t i = 0; i < json_array_size(added); i++)
         FW_TRY(read_added(t, json_array_get(added, i), i, model_n, &largest, where));
+    if (t->respelt_n > 0) qsort(t->respelt, t->respelt_n, sizeof *t->respelt, by_id);
     return FW_OK;
 }

@@ -38,7 +38,7 @@ struct fw_tokenizer {
     char *prefix, *suffix;    /* of characters inside and at the end of a word, maybe empty */
     fw_ids before, after;     /* post_processor: ids around a text */
     int32_t bos_id, eos_id;
-    fw_respelt *respelt;
+    fw_respelt *respelt; /* by id */
     size_t respelt_n;
 };
 
