@@ -24,6 +24,9 @@ fw_status fw_cli_ckpt_rm(const fw_options *options);
 fw_status fw_cli_ckpt_diff(const fw_options *options); /* cmd_ckpt_diff.c */
 fw_status fw_cli_bench(const fw_options *options);
 fw_status fw_cli_bench_step(const fw_options *options);
+fw_status fw_cli_data_show(const fw_options *options);
+fw_status fw_cli_data_stats(const fw_options *options);
+fw_status fw_cli_data_check(const fw_options *options);
 fw_status fw_cli_plan(const fw_options *options);
 
 /* The exit code of this process when its command does not fail: for commands whose result is one (doctor). */

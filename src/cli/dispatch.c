@@ -22,6 +22,9 @@ static const fw_cli_command runners[FW_COMMAND_N] = {
     [FW_COMMAND_CKPT_RESHARD] = fw_cli_ckpt_reshard,
     [FW_COMMAND_CKPT_RM] = fw_cli_ckpt_rm,
     [FW_COMMAND_CKPT_DIFF] = fw_cli_ckpt_diff,
+    [FW_COMMAND_DATA_SHOW] = fw_cli_data_show,
+    [FW_COMMAND_DATA_STATS] = fw_cli_data_stats,
+    [FW_COMMAND_DATA_CHECK] = fw_cli_data_check,
 };
 
 static fw_status run_with_options(fw_command command, int argc, char *const *argv) {

@@ -131,6 +131,7 @@ typedef enum fw_option_type {
 
 typedef enum fw_option_group {
     FW_GROUP_FILES,
+    FW_GROUP_DATA,
     FW_GROUP_TRAINING,
     FW_GROUP_OPTIMIZER,
     FW_GROUP_REPORTS,

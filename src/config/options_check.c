@@ -52,10 +52,15 @@ static fw_status check_train(fw_options *o) {
         return fw_fail(FW_ERR_OPTION,
                        "warmup_steps is %g; it must be a whole number of steps, or below 1 for a part of all steps",
                        o->warmup_steps);
-    if (o->eval_strategy != FW_WHEN_NO && o->eval_dataset == NULL)
+    if (o->eval_strategy != FW_WHEN_NO && o->eval_dataset == NULL && o->val_size == 0)
         return fw_fail(FW_ERR_OPTION,
-                       "eval_strategy is %s, but there is no eval_dataset; name a file or set eval_strategy to no",
+                       "eval_strategy is %s, but there is no eval_dataset; name a file, hold some conversations out "
+                       "(val_size), or set eval_strategy to no",
                        fw_when_words[o->eval_strategy]);
+    if (o->val_size > 0 && o->eval_dataset != NULL)
+        return fw_fail(FW_ERR_OPTION,
+                       "there is an eval_dataset, and val_size %g would hold out another; leave out one of them",
+                       o->val_size);
     FW_TRY(resolve_resume(o));
     FW_TRY(fw_options_check_saving(o));
     FW_TRY(fw_options_resolve_sharding(o));
@@ -99,6 +104,13 @@ static fw_status check_generate(const fw_options *o) {
                        "--system_prompt has no place in a raw prompt; leave out one of --raw and --system_prompt");
     if (o->temperature == 0 && o->top_p < 1)
         return fw_fail(FW_ERR_OPTION, "--top_p needs --temperature above 0: at 0 the likeliest token is taken");
+    return FW_OK;
+}
+
+static fw_status check_data(fw_options *o) {
+    FW_TRY(need(o, FW_OPTION_dataset_name));
+    FW_TRY(need(o, FW_OPTION_model_name_or_path));
+    if (o->data_seed < 0) o->data_seed = o->seed;
     return FW_OK;
 }
 
@@ -154,6 +166,9 @@ fw_status fw_options_check(fw_options *o) {
     case FW_COMMAND_CKPT_EXPORT:
     case FW_COMMAND_CKPT_RESHARD: FW_TRY(need(o, FW_OPTION_checkpoint)); return need(o, FW_OPTION_output);
     case FW_COMMAND_CKPT_DIFF: FW_TRY(need(o, FW_OPTION_checkpoint)); return need(o, FW_OPTION_against);
+    case FW_COMMAND_DATA_SHOW:
+    case FW_COMMAND_DATA_STATS:
+    case FW_COMMAND_DATA_CHECK: return check_data(o);
     case FW_COMMAND_N: break;
     }
     return fw_fail(FW_ERR_INTERNAL, "options of an unknown command");
@@ -191,6 +206,12 @@ void fw_options_warn(const fw_options *o) {
         fw_log_warning("warmup_steps has no effect with lr_scheduler_type constant; constant_with_warmup warms up");
     if (o->eval_strategy == FW_WHEN_NO && o->eval_dataset != NULL)
         fw_log_warning("eval_dataset is not used, as eval_strategy is no; set it to steps or epoch");
+    if (o->eval_strategy == FW_WHEN_NO && o->val_size > 0)
+        fw_log_warning("val_size holds conversations out that nothing evaluates, as eval_strategy is no");
+    if (o->group_by_length && o->packing)
+        fw_log_warning("group_by_length has no effect with packing, which makes sequences of one length");
+    if (!o->packing && fw_options_given(o, FW_OPTION_packing_strategy))
+        fw_log_warning("packing_strategy has no effect, as packing is false");
     if (o->max_steps > 0 && fw_options_given(o, FW_OPTION_num_train_epochs))
         fw_log_warning("num_train_epochs has no effect, as max_steps is %lld", (long long)o->max_steps);
 }

@@ -112,6 +112,25 @@ static fw_status parse_flag(fw_options *o, fw_arguments *a, const char *flag) {
     return parse_value(o, a, id, spelling, name, value);
 }
 
+/* A list grows: `finewire data stats a.jsonl b.jsonl` is a.jsonl,b.jsonl. A comma in a name is one of the name. */
+static fw_status add_to_list(fw_options *o, fw_option_id id, const char *argument) {
+    char *const *field = (char *const *)(const void *)((const char *)o + fw_option_get(id)->offset);
+    fw_strbuf list = {0};
+    fw_status status;
+    if (*field != NULL && fw_options_given(o, id)) {
+        FW_TRY_OR(fw_strbuf_puts(&list, *field), done);
+        FW_TRY_OR(fw_strbuf_putc(&list, ','), done);
+    }
+    for (const char *c = argument; *c != 0; c++) {
+        if (*c == ',' || *c == '\\') FW_TRY_OR(fw_strbuf_putc(&list, '\\'), done);
+        FW_TRY_OR(fw_strbuf_putc(&list, *c), done);
+    }
+    FW_TRY_OR(set(o, id, NULL, fw_option_get(id)->name, fw_strbuf_text(&list)), done);
+done:
+    fw_strbuf_fini(&list);
+    return status;
+}
+
 static fw_status parse_bare(fw_options *o, const char *argument) {
     fw_command_info command = fw_command_get(o->command);
     if (command.positional < 0)
@@ -119,6 +138,7 @@ static fw_status parse_bare(fw_options *o, const char *argument) {
                        command.name, argument);
     fw_option_id id = (fw_option_id)command.positional;
     const char *name = fw_option_get(id)->name;
+    if (id == FW_OPTION_dataset_name) return add_to_list(o, id, argument);
     if (fw_options_given(o, id))
         return fw_fail(FW_ERR_OPTION, "finewire %s takes one %s; \"%.100s\" is a second one", command.name, name,
                        argument);

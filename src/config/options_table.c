@@ -221,8 +221,8 @@ const char *fw_option_bounds(fw_option_id id, char *out, size_t bytes) {
 
 const char *fw_option_group_title(fw_option_group group) {
     static const char *const titles[FW_GROUP_N] = {
-        "Files",    "Training",   "Optimizer", "Reports, evaluation and saving", "Generation", "Machine",
-        "Sharding", "Benchmarks", "Planning"};
+        "Files",      "Data",    "Training", "Optimizer",  "Reports, evaluation and saving",
+        "Generation", "Machine", "Sharding", "Benchmarks", "Planning"};
     FW_ASSERT(group >= 0 && group < FW_GROUP_N);
     return titles[group];
 }

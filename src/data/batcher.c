@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { STRETCH_STEPS = 50 }; /* sorted together by group_by_length */
+
 struct fw_batcher {
     const fw_dataset *dataset;
     fw_batcher_options options;
@@ -15,10 +17,16 @@ struct fw_batcher {
     int64_t *sample;             /* samples of unit 0, of unit 1, ...; in file order inside a unit */
     int64_t *token_n, *target_n; /* of each unit */
     uint32_t *order;             /* of order_epoch */
+    uint64_t *group_key;         /* group_by_length: of a stretch */
+    uint32_t *group_order;
     int64_t order_epoch;
     int64_t max_token_n, max_document_n;
     int64_t skip_n; /* units at the start of an epoch that are not taken */
 };
+
+static int64_t units_per_step(const fw_batcher *b) {
+    return b->options.micro * b->options.accumulation * b->options.world;
+}
 
 static fw_status check_options(const fw_batcher_options *o, const fw_dataset *d) {
     const struct {
@@ -47,7 +55,7 @@ static fw_status make_units(fw_batcher *b) {
     FW_TRY(FW_NEW_ARRAY(bin, sample_n));
     b->unit_n = d->sample_n;
     if (b->options.packing)
-        FW_TRY_OR(fw_packing_assign(bin, &b->unit_n, d, b->options.max_length), done);
+        FW_TRY_OR(fw_packing_assign(bin, &b->unit_n, d, b->options.max_length, b->options.packing_strategy), done);
     else
         for (int64_t s = 0; s < d->sample_n; s++) bin[s] = s;
     const size_t unit_n = (size_t)b->unit_n;
@@ -112,6 +120,12 @@ fw_status fw_batcher_create(fw_batcher **out, const fw_dataset *dataset, const f
     b->order_epoch = -1;
     FW_TRY_OR(make_units(b), failed);
     FW_TRY_OR(FW_NEW_ARRAY(b->order, (size_t)b->unit_n), failed);
+    if (options->group_by_length) {
+        int64_t n = STRETCH_STEPS * units_per_step(b);
+        if (n > b->unit_n) n = b->unit_n;
+        FW_TRY_OR(FW_NEW_ARRAY(b->group_key, (size_t)n), failed);
+        FW_TRY_OR(FW_NEW_ARRAY(b->group_order, (size_t)n), failed);
+    }
     FW_TRY_OR(find_largest(b), failed);
     *out = b;
     return FW_OK;
@@ -127,11 +141,9 @@ void fw_batcher_destroy(fw_batcher *b) {
     fw_free(b->token_n);
     fw_free(b->target_n);
     fw_free(b->order);
+    fw_free(b->group_key);
+    fw_free(b->group_order);
     fw_free(b);
-}
-
-static int64_t units_per_step(const fw_batcher *b) {
-    return b->options.micro * b->options.accumulation * b->options.world;
 }
 
 void fw_batcher_skip(fw_batcher *b, int64_t unit_n) { b->skip_n = unit_n; }
@@ -154,11 +166,42 @@ int64_t fw_batcher_micro_steps(const fw_batcher *b, int64_t step_in_epoch) {
     return needed < b->options.accumulation ? needed : b->options.accumulation;
 }
 
+/* Longer first, equal ones as they were: the key is made of both. */
+static int compare_keys(const void *a, const void *b) {
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static void sort_stretch(fw_batcher *b, uint32_t *order, int64_t n) {
+    uint64_t *key = b->group_key;
+    for (int64_t i = 0; i < n; i++) key[i] = (uint64_t)(INT32_MAX - b->token_n[order[i]]) << 32 | order[i];
+    qsort(key, (size_t)n, sizeof *key, compare_keys);
+    for (int64_t i = 0; i < n; i++) order[i] = (uint32_t)key[i];
+}
+
+/* Steps of a stretch in random order; what is no whole step stays at the end of the epoch. */
+static void group_by_length(fw_batcher *b, int64_t epoch) {
+    const int64_t step_n = units_per_step(b);
+    int64_t stretch = 0;
+    for (int64_t at = 0; at < b->unit_n; at += STRETCH_STEPS * step_n, stretch++) {
+        const int64_t left = b->unit_n - at, n = left < STRETCH_STEPS * step_n ? left : STRETCH_STEPS * step_n;
+        const uint32_t whole_n = (uint32_t)(n / step_n);
+        uint32_t place[STRETCH_STEPS];
+        sort_stretch(b, b->order + at, n);
+        fw_rng_permute(b->options.data_seed ^ 0x6c656e677468ull, (uint64_t)(epoch << 32 | stretch), place, whole_n);
+        for (uint32_t k = 0; k < whole_n; k++)
+            memcpy(b->group_order + (int64_t)k * step_n, b->order + at + (int64_t)place[k] * step_n,
+                   (size_t)step_n * sizeof *b->order);
+        memcpy(b->order + at, b->group_order, (size_t)(whole_n * step_n) * sizeof *b->order);
+    }
+}
+
 static void set_epoch(fw_batcher *b, int64_t epoch) {
     if (b->order_epoch == epoch) return;
-    if (b->options.shuffle)
+    if (b->options.shuffle) {
         fw_rng_permute(b->options.data_seed, (uint64_t)epoch, b->order, (uint32_t)b->unit_n);
-    else
+        if (b->options.group_by_length) group_by_length(b, epoch);
+    } else
         for (int64_t u = 0; u < b->unit_n; u++) b->order[u] = (uint32_t)u;
     b->order_epoch = epoch;
 }

@@ -10,10 +10,15 @@
  * so at one global batch the set and the order do not depend on the world size. Units left at the end of an
  * epoch make a last, shorter step with ceil(left / (micro * world)) micro-steps; a rank may get an empty batch
  * there, but every rank has the same number of steps and micro-steps. Any (epoch, step) may be asked for at
- * any time: a resumed run needs no replay. */
+ * any time: a resumed run needs no replay.
+ *
+ * With group_by_length the order is then sorted by length inside stretches of up to 50 steps, and the steps of a stretch
+ * are shuffled: conversations that meet in a step are about as long as each other, and steps come in random order. It
+ * too depends on the global batch only. */
 #ifndef FW_DATA_BATCHER_H
 #define FW_DATA_BATCHER_H
 
+#include "config/options.h"
 #include "data/dataset.h"
 
 typedef struct fw_batcher_options {
@@ -22,7 +27,9 @@ typedef struct fw_batcher_options {
     int64_t world;        /* ranks, >= 1 */
     int64_t max_length;   /* tokens of a packed bin; needed with packing only */
     int packing;
-    int shuffle; /* 0: file order, as for evaluation: each example once */
+    fw_packing_strategy packing_strategy;
+    int group_by_length; /* see below; with shuffle only */
+    int shuffle;         /* 0: file order, as for evaluation: each example once */
     uint64_t data_seed;
 } fw_batcher_options;
 

@@ -76,13 +76,30 @@ static fw_status sort_by_length(int64_t *by_length, const fw_dataset *d) {
     return FW_OK;
 }
 
-fw_status fw_packing_assign(int64_t *bin, int64_t *bin_n, const fw_dataset *d, int64_t bin_tokens) {
+static void assign_in_order(int64_t *bin, int64_t *bin_n, const fw_dataset *d, int64_t bin_tokens) {
+    int64_t room = 0;
+    for (int64_t s = 0; s < d->sample_n; s++) {
+        if (length(d, s) > room) {
+            ++*bin_n;
+            room = bin_tokens;
+        }
+        bin[s] = *bin_n - 1;
+        room -= length(d, s);
+    }
+}
+
+fw_status fw_packing_assign(int64_t *bin, int64_t *bin_n, const fw_dataset *d, int64_t bin_tokens,
+                            fw_packing_strategy strategy) {
     *bin_n = 0;
     if (bin_tokens < d->stats.longest_n)
         return fw_fail(FW_ERR_OPTION,
                        "packing into bins of %lld tokens (max_length), but one conversation has %lld; packing needs a "
                        "max_length",
                        (long long)bin_tokens, (long long)d->stats.longest_n);
+    if (strategy == FW_PACKING_SEQUENTIAL) {
+        assign_in_order(bin, bin_n, d, bin_tokens);
+        return FW_OK;
+    }
     if (bin_tokens > d->stats.token_n) bin_tokens = d->stats.token_n; /* one bin takes all: no larger table */
     rooms r = {0};
     int64_t *by_length = NULL, *below = NULL;

@@ -6,9 +6,7 @@
 #include "data/parquet/parquet.h"
 #include "data/rows_parts.h"
 
-#include <errno.h>
 #include <string.h>
-#include <unistd.h>
 
 /* What the file is called for its format: without the ending of a compression. */
 static fw_status bare_name(char **out, const char *path, fw_compression compression) {
@@ -75,11 +73,6 @@ failed:
 fw_status fw_rows_open(fw_rows **out, const char *path, const fw_rows_options *options) {
     *out = NULL;
     fw_mapping mapping;
-    if (access(path, F_OK) != 0 && (errno == ENOENT || errno == ENOTDIR))
-        return fw_fail(FW_ERR_INPUT,
-                       "there is no dataset %s; check the path (a file of conversations, one JSON object a line: "
-                       "docs/data-format.md; data sets are not fetched from the Hub)",
-                       path);
     FW_TRY(fw_file_map(&mapping, path));
     fw_status status = fw_rows_open_memory(out, path, mapping.data, mapping.bytes, options);
     if (status != FW_OK) {

@@ -8,6 +8,7 @@
 #include <glob.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { FOLDER_DEPTH_MAX = 16 };
 
@@ -55,7 +56,7 @@ static fw_status add_pattern(fw_sources *s, const char *pattern) {
     return status;
 }
 
-/* What is there by its very name is no pattern; what is missing is left for the reader to say. */
+/* What is there by its very name is no pattern. */
 static fw_status add_files(fw_sources *s, const char *written) {
     if (fw_dir_exists(written)) {
         int32_t before = s->path_n;
@@ -69,6 +70,12 @@ static fw_status add_files(fw_sources *s, const char *written) {
         return FW_OK;
     }
     if (!fw_file_exists(written) && strpbrk(written, "*?[") != NULL) return add_pattern(s, written);
+    if (access(written, F_OK) != 0 && (errno == ENOENT || errno == ENOTDIR))
+        return fw_fail(
+            FW_ERR_INPUT,
+            "there is no dataset %s; check the path (a file of conversations, a folder of such or a pattern: "
+            "docs/data-format.md; data sets are not fetched from the Hub)",
+            written);
     return add_path(s, written);
 }
 

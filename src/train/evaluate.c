@@ -11,12 +11,13 @@ static fw_status run(fw_job *job, const fw_options *o, fw_dataset **dataset, fw_
     FW_TRY(fw_job_open(job, o, (fw_job_needs){.chat = true}));
     r->rank = fw_comm_rank(job->comm);
     r->world = fw_comm_world(job->comm);
-    FW_TRY(fw_comm_agree(job->comm, fw_job_load_dataset(job, dataset, o->dataset_name, o->max_length, false)));
+    FW_TRY(fw_job_load_dataset(job, o, o->dataset_name, false, dataset, NULL));
     fw_batcher_options options = {.micro = o->per_device_eval_batch_size,
                                   .accumulation = 1,
                                   .world = r->world,
                                   .max_length = o->max_length,
-                                  .packing = o->packing};
+                                  .packing = o->packing,
+                                  .packing_strategy = o->packing_strategy};
     FW_TRY(fw_comm_agree(job->comm, fw_batcher_create(batcher, *dataset, &options)));
     int64_t N = fw_batcher_max_tokens(*batcher);
     fw_activation_options a = {.mode = FW_ACTIVATIONS_FORWARD,

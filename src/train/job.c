@@ -30,6 +30,8 @@ fw_status fw_job_open_place(fw_job *job, const fw_options *o) {
     int *cpus;
     FW_TRY(FW_NEW_ARRAY(cpus, CPU_CAP));
     int cpu_n = fw_host_cpus(cpus, CPU_CAP);
+    job->local_rank = place.local_rank;
+    job->machine_cpu_n = cpu_n;
     fw_comm_cpu_share(place.local_rank, place.local_world, cpu_n, &job->cpu_first, &job->cpu_n);
     job->thread_n = o->num_threads > 0 ? (int)o->num_threads : job->cpu_n;
     /* Threads are pinned only when each has a core to itself, and the ranks together do not ask for more than there
@@ -205,16 +207,32 @@ static void warn_of_length(const fw_job *job, const fw_dataset *d) {
                    (long long)d->stats.longest_n, (long long)made_for_n, longer_n == 1 ? "it" : "them");
 }
 
-fw_status fw_job_load_dataset(fw_job *job, fw_dataset **out, const char *path, int64_t max_length, bool all_tokens) {
-    fw_dataset_options options = {.max_length = max_length,
-                                  .vocab_size = job->model.config.V,
-                                  .threads = job->threads,
-                                  .labels = {.all_tokens = all_tokens}};
+static fw_status load_dataset(fw_job *job, const fw_options *o, const char *name, bool all_tokens, fw_dataset **out,
+                              fw_dataset **held_out) {
+    const fw_prepare p = {.options = o,
+                          .name = name,
+                          .tokenizer = job->tokenizer,
+                          .chat = &job->chat,
+                          .vocab_size = job->model.config.V,
+                          .threads = job->threads,
+                          .machine_thread_n = o->num_threads > 0 ? 0 : job->machine_cpu_n,
+                          .all_tokens = all_tokens};
     fw_comm_host_work_begin(job->comm, "reading the conversations");
-    fw_status status = fw_dataset_load(out, path, job->tokenizer, &job->chat, &options);
+    fw_status status = fw_data_prepare(out, held_out, &p);
     fw_comm_host_work_end(job->comm);
-    if (status == FW_OK) warn_of_length(job, *out);
     return status;
+}
+
+/* The first rank of a machine tokenises on all of its cores; then the others find what it made. */
+fw_status fw_job_load_dataset(fw_job *job, const fw_options *o, const char *name, bool all_tokens, fw_dataset **out,
+                              fw_dataset **held_out) {
+    fw_status status = FW_OK;
+    if (job->local_rank == 0) status = load_dataset(job, o, name, all_tokens, out, held_out);
+    FW_TRY(fw_comm_agree(job->comm, status));
+    if (job->local_rank != 0) status = load_dataset(job, o, name, all_tokens, out, held_out);
+    FW_TRY(fw_comm_agree(job->comm, status));
+    warn_of_length(job, *out);
+    return FW_OK;
 }
 
 size_t fw_job_dataset_bytes(const fw_dataset *d) { return d == NULL ? 0 : fw_dataset_bytes(d); }

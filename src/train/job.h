@@ -5,6 +5,7 @@
 
 #include "config/options.h"
 #include "data/batcher.h"
+#include "data/prepare.h"
 #include "plan/job_plan.h"
 #include "store/model_folder.h"
 #include "text/chat.h"
@@ -15,6 +16,7 @@ typedef struct fw_job {
     fw_threads *threads;
     fw_device *device;
     int cpu_first, cpu_n, thread_n; /* this rank's part of the machine's CPUs */
+    int local_rank, machine_cpu_n;
     char *model_dir;
     fw_model_folder folder;
     fw_model model;
@@ -45,8 +47,9 @@ void fw_job_close(fw_job *job); /* takes a zeroed one */
 
 /* Option attn_implementation, as the device knows it. */
 fw_attention_choice fw_job_attention(const fw_options *options);
-/* A file of conversations as tokens of this model. */
-fw_status fw_job_load_dataset(fw_job *job, fw_dataset **out, const char *path, int64_t max_length, bool all_tokens);
+/* The conversations of dataset_name or eval_dataset as tokens of this model; held_out: fw_data_prepare. Collective. */
+fw_status fw_job_load_dataset(fw_job *job, const fw_options *options, const char *name, bool all_tokens,
+                              fw_dataset **out, fw_dataset **held_out);
 size_t fw_job_dataset_bytes(const fw_dataset *dataset); /* takes NULL */
 fw_step fw_job_step(fw_job *job);
 /* The most memory this rank ever held. Pages of other ranks' shared memory that it has worked on are resident here too,

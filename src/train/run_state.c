@@ -41,7 +41,16 @@ static fw_status make_identity(json_t **out, const fw_run_state *s) {
                      "layers", (json_int_t)g->L, "vocab_size", (json_int_t)g->V, "weights_hash", weights_hash,
                      "tokenizer_hash", tokenizer_hash, "data_hash", data_hash, "data_seed", (json_int_t)o->data_seed,
                      "packing", (int)o->packing);
-    return *out == NULL ? fw_fail(FW_ERR_NOMEM, "out of memory while naming the run") : FW_OK;
+    const int64_t batch_n =
+        o->per_device_train_batch_size * o->gradient_accumulation_steps * fw_comm_world(s->job->comm);
+    bool named = *out != NULL;
+    /* Only where they are not the default: runs that were begun before there was a choice go on. */
+    if (o->packing && o->packing_strategy != FW_PACKING_BFD)
+        named = named && json_object_set_new(*out, "packing_strategy",
+                                             json_string(fw_packing_strategy_words[o->packing_strategy])) == 0;
+    if (o->group_by_length && !o->packing) /* its order follows from the batch */
+        named = named && json_object_set_new(*out, "group_by_length", json_integer(batch_n)) == 0;
+    return named ? FW_OK : fw_fail(FW_ERR_NOMEM, "out of memory while naming the run");
 }
 
 /* Room for one checkpoint and the final model, before any work is done. */

@@ -1,10 +1,12 @@
 #include "train/trainer.h"
 
 #include "base/alloc.h"
+#include "base/file.h"
 #include "base/host.h"
 #include "base/log.h"
 #include "base/trace.h"
 #include "config/options_saving.h"
+#include "data/data_report.h"
 #include "plan/job_input.h"
 #include "train/course.h"
 #include "train/deadline.h"
@@ -50,19 +52,32 @@ typedef struct trainer {
     bool tracing;              /* the trace file may be there, unfinished */
 } trainer;
 
+/* Collective. */
 static fw_status load_data(trainer *t) {
     const fw_options *o = t->o;
-    FW_TRY(fw_job_load_dataset(&t->job, &t->dataset, o->dataset_name, o->max_length, !o->assistant_only_loss));
+    const bool all_tokens = !o->assistant_only_loss;
+    FW_TRY(fw_job_load_dataset(&t->job, o, o->dataset_name, all_tokens, &t->dataset, &t->eval_dataset));
+    if (o->eval_dataset != NULL)
+        FW_TRY(fw_job_load_dataset(&t->job, o, o->eval_dataset, all_tokens, &t->eval_dataset, NULL));
+    FW_TRY(fw_same_content(t->job.comm, t->dataset->hash, "conversations", o->dataset_name));
+    if (t->eval_dataset == NULL) return FW_OK;
+    return fw_same_content(t->job.comm, t->eval_dataset->hash, "conversations",
+                           o->eval_dataset != NULL ? o->eval_dataset : o->dataset_name);
+}
+
+static fw_status make_batchers(trainer *t) {
+    const fw_options *o = t->o;
     fw_batcher_options train = {.micro = o->per_device_train_batch_size,
                                 .accumulation = o->gradient_accumulation_steps,
                                 .world = fw_comm_world(t->job.comm),
                                 .max_length = o->max_length,
                                 .packing = o->packing,
+                                .packing_strategy = o->packing_strategy,
+                                .group_by_length = o->group_by_length && !o->packing,
                                 .shuffle = 1,
                                 .data_seed = (uint64_t)o->data_seed};
     FW_TRY(fw_batcher_create(&t->batcher, t->dataset, &train));
-    if (o->eval_dataset == NULL) return FW_OK;
-    FW_TRY(fw_job_load_dataset(&t->job, &t->eval_dataset, o->eval_dataset, o->max_length, !o->assistant_only_loss));
+    if (t->eval_dataset == NULL) return FW_OK;
     fw_batcher_options eval = {
         .micro = o->per_device_eval_batch_size, .accumulation = 1, .world = train.world, .max_length = o->max_length};
     return fw_batcher_create(&t->eval_batcher, t->eval_dataset, &eval);
@@ -273,6 +288,15 @@ static fw_status loop(trainer *t, int64_t first_step) {
     return FW_OK;
 }
 
+/* The rows that are not learnt, with their reasons. */
+static fw_status write_dropped(const trainer *t, const fw_dataset *d, const char *name) {
+    char *path;
+    FW_TRY(fw_path_join(&path, t->o->output_dir, name));
+    fw_status status = fw_dataset_write_dropped(d, path);
+    fw_free(path);
+    return status;
+}
+
 /* Everything up to the first step. */
 static fw_status prepare(trainer *t, int64_t *first_step) {
     FW_TRY(fw_job_open(&t->job, t->o, (fw_job_needs){.chat = true, .weights_hash = true}));
@@ -280,10 +304,8 @@ static fw_status prepare(trainer *t, int64_t *first_step) {
     if (t->hooks->place != NULL)
         t->hooks->place(t->hooks->context, fw_comm_rank(t->job.comm), fw_comm_world(t->job.comm));
     FW_TRY(fw_same_options(t->job.comm, t->o));
-    FW_TRY(fw_comm_agree(t->job.comm, load_data(t)));
-    FW_TRY(fw_same_content(t->job.comm, t->dataset->hash, "conversations", t->o->dataset_name));
-    if (t->eval_dataset != NULL)
-        FW_TRY(fw_same_content(t->job.comm, t->eval_dataset->hash, "conversations", t->o->eval_dataset));
+    FW_TRY(load_data(t));
+    FW_TRY(fw_comm_agree(t->job.comm, make_batchers(t)));
     t->course = (fw_course){.unit_n = fw_batcher_units(t->batcher),
                             .batch_n = t->o->per_device_train_batch_size * t->o->gradient_accumulation_steps *
                                        fw_comm_world(t->job.comm)};
@@ -305,7 +327,12 @@ static fw_status prepare(trainer *t, int64_t *first_step) {
     fw_course_resume(&t->course, place.step, place.epoch_i, place.position);
     FW_TRY(fw_comm_agree(t->job.comm, count_steps(t)));
     fw_status status = FW_OK;
-    if (fw_comm_rank(t->job.comm) == 0) status = fw_metrics_open(&t->metrics, t->o->output_dir, *first_step);
+    if (fw_comm_rank(t->job.comm) == 0) {
+        status = fw_metrics_open(&t->metrics, t->o->output_dir, *first_step);
+        if (status == FW_OK) status = write_dropped(t, t->dataset, "dropped.jsonl");
+        if (status == FW_OK && t->o->eval_dataset != NULL)
+            status = write_dropped(t, t->eval_dataset, "dropped_eval.jsonl");
+    }
     t->num_tokens = fw_metrics_tokens(t->o->output_dir, *first_step);
     FW_TRY(fw_comm_agree(t->job.comm, status));
     t->tracing = true;

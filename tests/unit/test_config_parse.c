@@ -154,7 +154,8 @@ static void test_refusals(void **state) {
         {FW_COMMAND_GENERATE, "--model|m", "finewire generate needs --prompt TEXT"},
         {FW_COMMAND_IMPORT, "--output|o", "finewire import needs a file: finewire import PATH"},
         {FW_COMMAND_TRAIN, "--model|m|--dataset|d|--output_dir|o|--eval_strategy|steps",
-         "eval_strategy is steps, but there is no eval_dataset; name a file or set eval_strategy to no"},
+         "eval_strategy is steps, but there is no eval_dataset; name a file, hold some conversations out (val_size), "
+         "or set eval_strategy to no"},
         {FW_COMMAND_TRAIN, "--model|m|--dataset|d|--output_dir|o|--max_steps|0",
          "max_steps is 0, which trains nothing; it must be at least 1, or -1 to go by num_train_epochs"},
         {FW_COMMAND_TRAIN, "--model|m|--dataset|d|--output_dir|o|--warmup_steps|1.5",

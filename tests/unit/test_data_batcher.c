@@ -312,7 +312,7 @@ static void test_packing(void **state) {
     const int64_t sizes[] = {61, 64, 65, 100, 128, 4095, 4096, 5000, 1 << 20};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         int64_t bin[N], bin_n, load[N] = {0}, plain[N], next = 0;
-        assert_int_equal(fw_packing_assign(bin, &bin_n, d, sizes[i]), FW_OK);
+        assert_int_equal(fw_packing_assign(bin, &bin_n, d, sizes[i], FW_PACKING_BFD), FW_OK);
         for (int64_t s = 0; s < N; s++) {
             assert_true(bin[s] >= 0 && bin[s] <= next); /* numbered by first sample */
             if (bin[s] == next) next++;
@@ -327,7 +327,7 @@ static void test_packing(void **state) {
         assert_memory_equal(load, plain, (size_t)bin_n * sizeof *load);
     }
     int64_t bin[N], bin_n;
-    assert_int_equal(fw_packing_assign(bin, &bin_n, d, d->stats.longest_n - 1), FW_ERR_OPTION);
+    assert_int_equal(fw_packing_assign(bin, &bin_n, d, d->stats.longest_n - 1, FW_PACKING_BFD), FW_ERR_OPTION);
     fw_dataset_destroy(d);
 }
 

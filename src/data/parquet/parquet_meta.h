@@ -3,6 +3,7 @@
 #define FW_DATA_PARQUET_META_H
 
 #include "data/parquet/parquet.h"
+#include "data/parquet/thrift.h"
 
 typedef enum fw_parquet_type {
     FW_PARQUET_BOOLEAN,
@@ -59,8 +60,7 @@ struct fw_parquet {
 /* Fill schema and groups from the footer. */
 fw_status fw_parquet_read_footer(fw_parquet *p);
 /* From the list of schema elements in the footer: data/parquet/parquet_schema.c. */
-struct fw_thrift;
-fw_status fw_parquet_read_schema(fw_parquet *p, struct fw_thrift *t, int type);
+fw_status fw_parquet_read_schema(fw_parquet *p, fw_thrift *t, fw_thrift_type type);
 /* "x.parquet: the footer is damaged: WHAT". */
 fw_status fw_parquet_damaged(const fw_parquet *p, const char *what);
 

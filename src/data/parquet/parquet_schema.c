@@ -72,9 +72,9 @@ static int lay_out(fw_parquet *p, int i, int def, int rep, int depth) {
     return 1;
 }
 
-fw_status fw_parquet_read_schema(fw_parquet *p, fw_thrift *t, int type) {
+fw_status fw_parquet_read_schema(fw_parquet *p, fw_thrift *t, fw_thrift_type type) {
     fw_thrift_type element;
-    size_t n = fw_thrift_list(t, (fw_thrift_type)type, &element);
+    size_t n = fw_thrift_list(t, type, &element);
     if (p->node != NULL || t->broken || n == 0 || n > 1 << 20) return fw_parquet_damaged(p, "the schema");
     FW_TRY(FW_NEW_ARRAY(p->node, n));
     FW_TRY(FW_NEW_ARRAY(p->leaf, n));
