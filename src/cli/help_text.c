@@ -19,15 +19,14 @@ static const char *placeholder(const fw_option_info *info) {
     return "";
 }
 
-/* Append `sentence`, broken between words, every line but the first indented by LEFT_COLUMNS. */
-static fw_status wrap(fw_strbuf *text, const char *sentence) {
-    size_t column = LEFT_COLUMNS;
+fw_status fw_help_wrap(fw_strbuf *text, const char *sentence, size_t left_columns, size_t all_columns) {
+    size_t column = left_columns;
     for (const char *word = sentence; *word != 0;) {
         size_t word_n = strcspn(word, " ");
-        if (column > LEFT_COLUMNS && column + 1 + word_n > ALL_COLUMNS) {
-            FW_TRY(fw_strbuf_printf(text, "\n%*s", LEFT_COLUMNS, ""));
-            column = LEFT_COLUMNS;
-        } else if (column > LEFT_COLUMNS) {
+        if (column > left_columns && column + 1 + word_n > all_columns) {
+            FW_TRY(fw_strbuf_printf(text, "\n%*s", (int)left_columns, ""));
+            column = left_columns;
+        } else if (column > left_columns) {
             FW_TRY(fw_strbuf_putc(text, ' '));
             column++;
         }
@@ -55,7 +54,7 @@ static fw_status option_line(fw_strbuf *text, fw_option_id id) {
         size_t used = strlen(sentence);
         snprintf(sentence + used, sizeof sentence - used, "; also --%s", aliases);
     }
-    return wrap(text, sentence);
+    return fw_help_wrap(text, sentence, LEFT_COLUMNS, ALL_COLUMNS);
 }
 
 fw_status fw_help_overview(fw_strbuf *text) {

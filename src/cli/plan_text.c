@@ -1,13 +1,14 @@
 /* The plan for people: what is asked, one table of memory and time, what to do and why, and the questions the other way
  * round. */
 #include "base/plural.h"
+#include "cli/help_text.h"
 #include "cli/plan_output.h"
 #include "cli/terminal.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 
-enum { LABEL_COLUMNS = 24, CELL_COLUMNS = 10, TEXT_COLUMNS = 100 };
+enum { LABEL_COLUMNS = 24, CELL_COLUMNS = 10, LEFT_COLUMNS = 13, TEXT_COLUMNS = 100 };
 static const double gib = 1073741824.0, mib = 1048576.0;
 
 static const char *method_words(fw_method method) {
@@ -18,27 +19,9 @@ static const char *method_words(fw_method method) {
     return words[method];
 }
 
-/* Lines of at most TEXT_COLUMNS, behind a label. */
 static fw_status paragraph(fw_strbuf *out, const char *label, const char *text) {
-    const int indent = 13;
-    int column = indent;
-    FW_TRY(fw_strbuf_printf(out, "%-*s", indent, label));
-    while (*text != 0) {
-        int n = 0;
-        while (text[n] != 0 && text[n] != ' ') n++;
-        if (column > indent && column + 1 + n > TEXT_COLUMNS) {
-            FW_TRY(fw_strbuf_printf(out, "\n%*s", indent, ""));
-            column = indent;
-        } else if (column > indent) {
-            FW_TRY(fw_strbuf_putc(out, ' '));
-            column++;
-        }
-        FW_TRY(fw_strbuf_append(out, text, (size_t)n));
-        column += n;
-        text += n;
-        while (*text == ' ') text++;
-    }
-    return fw_strbuf_putc(out, '\n');
+    FW_TRY(fw_strbuf_printf(out, "%-*s", LEFT_COLUMNS, label));
+    return fw_help_wrap(out, text, LEFT_COLUMNS, TEXT_COLUMNS);
 }
 
 static fw_status say(fw_strbuf *out, const char *label, const char *format, ...) __attribute__((format(printf, 3, 4)));

@@ -16,7 +16,7 @@ static uint64_t unpack(const uint8_t *packed, uint64_t index, unsigned width) {
     for (unsigned got = 0; got < width;) {
         unsigned shift = (unsigned)(bit % 8), take = 8 - shift;
         if (take > width - got) take = width - got;
-        value |= (uint64_t)(packed[bit / 8] >> shift & ((1u << take) - 1)) << got;
+        value |= (uint64_t)((unsigned)packed[bit / 8] >> shift & ((1u << take) - 1)) << got;
         got += take;
         bit += take;
     }
