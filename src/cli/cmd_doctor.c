@@ -23,8 +23,7 @@ enum { PLUGIN_ERROR_BYTES = 512 };
 static void ask_plugin(fw_doctor_context *c, char error[PLUGIN_ERROR_BYTES], bool here) {
     char path[4096];
     const fw_plugin_head *head;
-    if (fw_plugin_open(&head, "libfinewire_cuda.so", "FINEWIRE_CUDA_PLUGIN", "finewire_cuda_plugin", path,
-                       sizeof path) == FW_OK) {
+    if (fw_plugin_open(&head, &fw_cuda_plugin_place, path, sizeof path) == FW_OK) {
         c->plugin_cuda_version = ((const fw_cuda_plugin *)(const void *)head)->cuda_version;
         return;
     }

@@ -10,8 +10,11 @@
 #include <unistd.h>
 
 fw_status fw_cli_must_launch(bool *must, int process_n) {
-    const char *rank = getenv("RANK"), *world = getenv("WORLD_SIZE");
-    *must = process_n > 1 && rank == NULL && world == NULL;
+    const char *rank = getenv("RANK"), *world = getenv("WORLD_SIZE"), *mpirun = getenv("OMPI_COMM_WORLD_SIZE");
+    *must = process_n > 1 && rank == NULL && world == NULL && mpirun == NULL;
+    if (process_n > 1 && rank == NULL && world == NULL && mpirun != NULL && atoi(mpirun) != process_n)
+        return fw_fail(FW_ERR_OPTION, "--num_processes is %d, but mpirun has started %.20s: leave --num_processes out",
+                       process_n, mpirun);
     if (process_n > 1 && rank != NULL && world != NULL && world[0] != 0 && atoi(world) != process_n)
         return fw_fail(FW_ERR_OPTION,
                        "--num_processes is %d, but the launcher that started this rank has WORLD_SIZE=%s: leave "

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 
 /* *must: this process is to start the ranks: more than one is asked for, and no launcher has started this one (RANK and
- * WORLD_SIZE are not set). An error when a launcher has, with another number than was asked for. */
+ * WORLD_SIZE are not set, nor mpirun's OMPI_COMM_WORLD_SIZE). An error when a launcher has, with another number than was asked for. */
 fw_status fw_cli_must_launch(bool *must, int process_n);
 /* The same without a judgement: *exit_code is the job's (comm/launcher.h). */
 fw_status fw_cli_launch_ranks(int process_n, int *exit_code);

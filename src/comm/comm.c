@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/host.h"
 #include "comm/comm_internal.h"
+#include "comm/mpi/mpi_start.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -49,6 +50,11 @@ static void take_options(fw_comm *c, const fw_comm_options *options) {
     memset(c->options.secret, 0, sizeof c->options.secret);
     snprintf(c->options.secret, sizeof c->options.secret, "%s", options->secret);
     if (c->options.secret[0] == 0) derive_secret(&c->options);
+    if (c->options.link == FW_COMM_LINK_AUTO)
+        c->options.link =
+            c->options.by_mpirun && c->options.local_world > 0 && c->options.local_world < c->options.world
+                ? FW_COMM_LINK_MPI
+                : FW_COMM_LINK_SHM;
 }
 
 static void on_failed(void *context, int origin, int told, fw_status status, const char *message) {
@@ -73,9 +79,12 @@ static fw_status open_group(fw_comm *c) {
         return fw_comm_open_self(c);
     }
     uint64_t deadline_ns = fw_host_now_ns() + (uint64_t)(c->options.connect_timeout_s * 1e9);
+    const int by_mpi = c->options.link == FW_COMM_LINK_MPI;
+    if (by_mpi) FW_TRY(fw_mpi_begin(c, deadline_ns));
     FW_TRY(fw_control_meet(&c->job->control, &c->options, deadline_ns, &c->job->blame));
     /* Rank 0 alone decides that time is up; the others get its word a little later. */
-    FW_TRY(fw_comm_open_shm(c, deadline_ns + 10000000000ull));
+    if (by_mpi) FW_TRY(fw_comm_watch(c));
+    FW_TRY(by_mpi ? fw_mpi_open(c, deadline_ns + 10000000000ull) : fw_comm_open_shm(c, deadline_ns + 10000000000ull));
     atomic_store(&c->job->awake, 1);
     return fw_progress_start(c->job);
 }
@@ -96,6 +105,7 @@ static fw_status create_job(fw_comm *c) {
     pthread_condattr_destroy(&monotonic);
     pthread_cond_init(&job->progress.finished, NULL);
     job->spin_ns = choose_spin(&c->options);
+    job->host_ranks = c->options.world;
     c->job = job;
     return FW_OK;
 }
@@ -157,6 +167,8 @@ void fw_comm_destroy(fw_comm *c) {
 int fw_comm_rank(const fw_comm *c) { return c->options.rank; }
 
 int fw_comm_world(const fw_comm *c) { return c->options.world; }
+
+int fw_comm_host_ranks(const fw_comm *c) { return c->job->host_ranks; }
 
 const char *fw_comm_transport(const fw_comm *c) { return c->transport->name; }
 

@@ -26,6 +26,10 @@ typedef struct fw_comm fw_comm;
 
 enum { FW_COMM_MAX_WORLD = 64, FW_COMM_SECRET_BYTES = 64, FW_COMM_EXCHANGE_BYTES = 4096 };
 
+/* What carries data between CPU ranks. AUTO: shared memory where all ranks are on one host; where mpirun has started them
+ * on several, MPI. */
+typedef enum fw_comm_link { FW_COMM_LINK_AUTO, FW_COMM_LINK_SHM, FW_COMM_LINK_MPI } fw_comm_link;
+
 /* Where this process stands, from the launcher's environment. A time of 0 means its default. */
 typedef struct fw_comm_options {
     int rank, world;
@@ -39,6 +43,9 @@ typedef struct fw_comm_options {
     int listen_fd;    /* rank 0: a socket that listens already, given by our launcher; 0 or less: none */
     int port_tries;   /* how many ports from master_port on may be the meeting point; 0 counts as 1 */
     int own_launcher; /* started by fw_launch: the launcher, too, says how a rank ended */
+    fw_comm_link link;
+    int by_mpirun;        /* what is above comes from mpirun's variables */
+    int address_is_guess; /* nobody gave an address: one of this host that ranks of one mpirun have in common */
 } fw_comm_options;
 
 /* Read RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, and from our own launcher
@@ -46,20 +53,24 @@ typedef struct fw_comm_options {
  * *found = 0 and a world of 1 when none is set. Under a foreign launcher (no FINEWIRE_JOB_SECRET) ranks know each
  * other by MASTER_ADDR, MASTER_PORT and WORLD_SIZE only; own_launcher is 0 then, so that the caller can say so.
  * Under torchrun, whose agent itself listens at MASTER_PORT (TORCHELASTIC_USE_AGENT_STORE), the ports after it
- * are used. MASTER_* alone mean nothing. Errors: FW_ERR_OPTION when only some are set, or a value makes no sense (by
+ * are used. Under mpirun of Open MPI its variables (OMPI_COMM_WORLD_RANK and so on) say the same where RANK and
+ * WORLD_SIZE do not; MASTER_ADDR and MASTER_PORT may be missing then. MASTER_* alone mean nothing. Errors: FW_ERR_OPTION when only some are set, or a value makes no sense (by
  * name). */
 fw_status fw_comm_options_from_environment(fw_comm_options *out, int *found);
 
 /* Meet the other ranks: rank 0 listens at master_address:master_port, all agree on world size and transport.
  * Call it before threads are pinned: the background thread inherits the caller's CPUs (see fw_comm_set_cpus).
  * Errors: FW_ERR_RANK (nobody came in time, duplicate rank, another world size, another version, a wrong secret,
- * ranks on different hosts: by name), FW_ERR_OPTION (rank or world out of range), FW_ERR_NOMEM. */
+ * ranks on different hosts: by name), FW_ERR_OPTION (rank or world out of range; no MPI), FW_ERR_NOMEM. */
 fw_status fw_comm_create(fw_comm **out, const fw_comm_options *options);
-void fw_comm_destroy(fw_comm *c); /* takes NULL; does not wait for others */
+/* Takes NULL. Does not wait for others, except where MPI does: by mpirun ranks end together. */
+void fw_comm_destroy(fw_comm *c);
 
 int fw_comm_rank(const fw_comm *c);
 int fw_comm_world(const fw_comm *c);
-const char *fw_comm_transport(const fw_comm *c); /* "self", "shm", "nccl" */
+const char *fw_comm_transport(const fw_comm *c); /* "self", "shm", "mpi", "nccl" */
+/* The most ranks of one host. */
+int fw_comm_host_ranks(const fw_comm *c);
 
 /* Collectives work on memory of this device from now on: on the host's where it computes on the host, else on its GPU's,
  * between GPUs by NCCL (transport "nccl"). Then what a collective gives is there for operations of the device that are

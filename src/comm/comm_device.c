@@ -51,6 +51,9 @@ static fw_status meet_on_devices(fw_comm *c, fw_device *d) {
     FW_TRY(fw_comm_exchange(c, all, &mine, sizeof mine));
     /* Every rank has seen the same cards and comes to the same answer. */
     FW_TRY(compare(c, all, &c->job->ranks_on_gpu));
+    if (d->gpu != NULL && c->options.link == FW_COMM_LINK_MPI)
+        return fw_fail(FW_ERR_OPTION, "--transport mpi is for CPU ranks; GPUs of one host are joined by NCCL: leave "
+                                      "--transport out, or use --device cpu");
     int shared = 0;
     for (int r = 0; r < c->options.world; r++)
         for (int s = r + 1; s < c->options.world; s++) shared |= mine.has_gpu && strcmp(all[r].id, all[s].id) == 0;

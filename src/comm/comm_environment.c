@@ -63,11 +63,46 @@ static fw_status read_own_launcher(fw_comm_options *out) {
     return FW_OK;
 }
 
+/* mpirun gives its job a name that all ranks see and no other job of this host has; nothing else may be given. A port
+ * and a secret are made of it. FNV-1a. */
+static void guess_address(fw_comm_options *out) {
+    const char *name = get("PMIX_NAMESPACE");
+    if (name == NULL) name = get("OMPI_MCA_ess_base_jobid");
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (const char *p = name != NULL ? name : ""; *p != 0; p++) hash = (hash ^ (unsigned char)*p) * 0x100000001b3u;
+    snprintf(out->master_address, sizeof out->master_address, "127.0.0.1");
+    out->master_port = 20000 + (int)(hash % 20000);
+    out->port_tries = 8;
+    snprintf(out->secret, sizeof out->secret, "mpirun-%016llx", (unsigned long long)hash);
+    out->address_is_guess = 1;
+}
+
+/* Open MPI's mpirun. */
+static fw_status read_mpirun(fw_comm_options *out) {
+    const char *rank = get("OMPI_COMM_WORLD_RANK"), *world = get("OMPI_COMM_WORLD_SIZE"), *text;
+    FW_TRY(need("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", &rank));
+    FW_TRY(read_number("OMPI_COMM_WORLD_SIZE", world, 1, FW_COMM_MAX_WORLD, &out->world));
+    FW_TRY(read_number("OMPI_COMM_WORLD_RANK", rank, 0, out->world - 1, &out->rank));
+    FW_TRY(need("OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_SIZE", &text));
+    FW_TRY(read_number("OMPI_COMM_WORLD_LOCAL_SIZE", text, 1, out->world, &out->local_world));
+    FW_TRY(need("OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE", &text));
+    FW_TRY(read_number("OMPI_COMM_WORLD_LOCAL_RANK", text, 0, out->local_world - 1, &out->local_rank));
+    out->by_mpirun = 1;
+    if (out->world == 1) return FW_OK;
+    if (get("MASTER_ADDR") != NULL && get("MASTER_PORT") != NULL) return read_address(out);
+    guess_address(out);
+    return FW_OK;
+}
+
 fw_status fw_comm_options_from_environment(fw_comm_options *out, int *found) {
     *out = (fw_comm_options){.world = 1, .local_world = 1};
     *found = 0;
     const char *rank = get("RANK"), *world = get("WORLD_SIZE");
     const char *local_rank = get("LOCAL_RANK"), *local_world = get("LOCAL_WORLD_SIZE");
+    if (rank == NULL && world == NULL && get("OMPI_COMM_WORLD_SIZE") != NULL) {
+        *found = 1;
+        return read_mpirun(out);
+    }
     if (rank == NULL && world == NULL && local_rank == NULL) return FW_OK;
     const char *set = rank != NULL ? "RANK" : world != NULL ? "WORLD_SIZE" : "LOCAL_RANK";
     FW_TRY(need("WORLD_SIZE", set, &world));

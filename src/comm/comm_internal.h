@@ -39,6 +39,7 @@ typedef struct fw_job {
     _Atomic int agree_origin;            /* lowest rank that failed in fw_comm_agree; -1 */
     _Atomic int left[FW_COMM_MAX_WORLD]; /* ranks that have closed their group in an orderly way */
     _Atomic int awake;                   /* the transport can be woken */
+    int host_ranks;                      /* the most ranks of one host */
     uint32_t spin_ns;                    /* how long to look before sleeping; 0 when there are more ranks than CPUs */
     fw_progress progress;
     pthread_mutex_t group_lock; /* of the list */
@@ -65,6 +66,7 @@ struct fw_comm {
     int32_t id;         /* 0: all ranks; else the number of the fw_comm_group call */
     uint64_t started_n; /* collectives of this group, by the caller's thread */
     uint64_t last_ticket;
+    uint64_t barrier_n; /* of a group; transport "mpi" only */
     fw_comm_tally tally[FW_COMM_KIND_N];
     _Atomic uint64_t wait_ns, busy_ns;
     size_t allocated_bytes; /* by fw_comm_alloc */
@@ -80,6 +82,11 @@ fw_status fw_comm_report_failure(const fw_comm *c);
 enum { FW_COMM_TITLE_BYTES = 160 };
 const char *fw_comm_title(char out[FW_COMM_TITLE_BYTES], const fw_comm *c, const char *call, const char *label,
                           uint64_t number);
+
+/* For fw_comm_alloc of transports: all ranks ask for the same; a host has it for so many ranks. Errors: FW_ERR_RANK with both
+ * wishes; FW_ERR_NOMEM. */
+fw_status fw_comm_agree_on_memory(fw_comm *c, size_t bytes, const char *what);
+fw_status fw_comm_check_host_memory(size_t bytes, int ranks, const char *what);
 
 /* FW_ERR_INTERNAL on a group: `call` is for the group of all ranks. */
 fw_status fw_comm_refuse_group(const fw_comm *c, const char *call);

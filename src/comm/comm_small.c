@@ -76,3 +76,34 @@ fw_status fw_comm_agree(fw_comm *c, fw_status mine) {
     if (failing == c->options.rank) return mine; /* its trail is there, with its frames */
     return fw_fail(status, "rank %d failed: %s", failing, message);
 }
+
+/* ---- for transports ---- */
+
+typedef struct wish {
+    uint64_t bytes;
+    char what[64];
+} wish;
+
+fw_status fw_comm_agree_on_memory(fw_comm *c, size_t bytes, const char *what) {
+    wish mine = {.bytes = bytes}, all[FW_COMM_MAX_WORLD];
+    snprintf(mine.what, sizeof mine.what, "%s", what);
+    FW_TRY(c->transport->exchange(c, all, &mine, sizeof mine, "alloc"));
+    for (int r = 1; r < c->options.world; r++)
+        if (all[r].bytes != all[0].bytes)
+            return fw_fail(
+                FW_ERR_RANK,
+                "rank %d asks for %llu bytes of memory for %.60s, rank 0 for %llu for %.60s; collectives need "
+                "the same on all",
+                r, (unsigned long long)all[r].bytes, all[r].what, (unsigned long long)all[0].bytes, all[0].what);
+    return FW_OK;
+}
+
+fw_status fw_comm_check_host_memory(size_t bytes, int ranks, const char *what) {
+    const uint64_t free_bytes = fw_host_memory_available();
+    if (bytes <= free_bytes / (uint64_t)ranks) return FW_OK;
+    return fw_fail(
+        FW_ERR_NOMEM,
+        "%s needs %d x %.1f MiB of memory for collectives and this host has %.1f MiB left; use fewer ranks or a "
+        "smaller model",
+        what, ranks, (double)bytes / 1048576.0, (double)free_bytes / 1048576.0);
+}

@@ -122,12 +122,13 @@ static fw_status say_missing(const meeting *m, double waited_s) {
 
 /* shm joins the ranks of one kernel only. */
 static fw_status check_hosts(const meeting *m) {
+    if (m->control->options.link == FW_COMM_LINK_MPI) return FW_OK;
     for (int r = 1; r < m->own.world; r++) {
         const fw_control_peer *peer = &m->control->peer[r];
         if (strncmp(peer->host_id, m->own.host_id, sizeof peer->host_id) != 0)
             return fw_fail(FW_ERR_RANK,
                            "rank 0 is on host %s and rank %d on %s; this transport (shm) joins ranks of one host only: "
-                           "start all ranks on one host",
+                           "start all ranks on one host, or use --transport mpi",
                            m->own.host_name, r, peer->host_name);
     }
     return FW_OK;

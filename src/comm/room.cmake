@@ -14,5 +14,5 @@ foreach(variant ${fw_comm_variants})
   target_compile_options(fw_comm_kernels_${variant} PRIVATE -O3 ${fw_comm_flags_${variant}})
   list(APPEND room_sources $<TARGET_OBJECTS:fw_comm_kernels_${variant}>)
 endforeach()
-# A library of its own: cmake/cuda.cmake.
-list(FILTER room_sources EXCLUDE REGEX "/comm/nccl/plugin/")
+# Libraries of their own: cmake/cuda.cmake, cmake/mpi.cmake.
+list(FILTER room_sources EXCLUDE REGEX "/comm/(nccl|mpi)/plugin/")

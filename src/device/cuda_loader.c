@@ -9,7 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char plugin_name[] = "libfinewire_cuda.so", plugin_variable[] = "FINEWIRE_CUDA_PLUGIN";
+const fw_plugin_place fw_cuda_plugin_place = {.name = "libfinewire_cuda.so",
+                                              .variable = "FINEWIRE_CUDA_PLUGIN",
+                                              .symbol = "finewire_cuda_plugin",
+                                              .made_by = "make cuda",
+                                              .libraries = "the CUDA libraries"};
 
 /* *version: what the driver is for (12040: CUDA 12.4). */
 static fw_status ask_driver(int *version) {
@@ -48,16 +52,16 @@ fw_status fw_cuda_find(const fw_cuda_plugin **out, char reason[FW_CUDA_REASON_BY
     const fw_plugin_head *head = NULL;
     *out = NULL;
     snprintf(reason, FW_CUDA_REASON_BYTES, "no CUDA plugin");
-    if (!fw_plugin_find(plugin_name, plugin_variable, path, sizeof path))
+    if (!fw_plugin_find(fw_cuda_plugin_place.name, fw_cuda_plugin_place.variable, path, sizeof path))
         return fw_fail(
             FW_ERR_OPTION,
             "the CUDA plugin is missing: there is no %s; run make cuda, name the file in %s, or use --device "
             "cpu",
-            path, plugin_variable);
+            path, fw_cuda_plugin_place.variable);
     snprintf(reason, FW_CUDA_REASON_BYTES, "no NVIDIA driver");
     FW_TRY(ask_driver(&driver));
     snprintf(reason, FW_CUDA_REASON_BYTES, "a CUDA plugin that cannot be used");
-    FW_TRY(fw_plugin_open(&head, plugin_name, plugin_variable, "finewire_cuda_plugin", path, sizeof path));
+    FW_TRY(fw_plugin_open(&head, &fw_cuda_plugin_place, path, sizeof path));
     const fw_cuda_plugin *plugin = (const fw_cuda_plugin *)(const void *)head;
     snprintf(reason, FW_CUDA_REASON_BYTES, "an NVIDIA driver that is too old: CUDA %d.%d, %d.%d is needed",
              driver / 1000, driver % 1000 / 10, plugin->cuda_version / 1000, plugin->cuda_version % 1000 / 10);

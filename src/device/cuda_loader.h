@@ -14,6 +14,7 @@ typedef struct fw_cuda_plugin {
     fw_status (*count)(int *gpu_n);
     fw_status (*create)(fw_device **out, fw_threads *threads, const fw_device_place *place);
 } fw_cuda_plugin;
+extern const fw_plugin_place fw_cuda_plugin_place;
 typedef const fw_plugin_head *(*fw_plugin_function)(const fw_plugin_host *host);
 
 /* Whether there is a plugin, a driver new enough and a GPU. Errors, all FW_ERR_OPTION: the message says which of them is

@@ -41,27 +41,27 @@ int fw_plugin_find(const char *name, const char *variable, char *path, size_t pa
     return access(path, F_OK) == 0;
 }
 
-fw_status fw_plugin_open(const fw_plugin_head **out, const char *name, const char *variable, const char *symbol,
-                         char *path, size_t path_bytes) {
+fw_status fw_plugin_open(const fw_plugin_head **out, const fw_plugin_place *place, char *path, size_t path_bytes) {
     *out = NULL;
-    if (!fw_plugin_find(name, variable, path, path_bytes))
-        return fw_fail(FW_ERR_OPTION, "there is no %s; run make cuda, or name the file in %s", path, variable);
+    if (!fw_plugin_find(place->name, place->variable, path, path_bytes))
+        return fw_fail(FW_ERR_OPTION, "there is no %s; run %s, or name the file in %s", path, place->made_by,
+                       place->variable);
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (library == NULL)
-        return fw_fail(FW_ERR_OPTION, "%s cannot be loaded: %s; are the CUDA libraries it was built with installed?",
-                       path, dlerror());
+        return fw_fail(FW_ERR_OPTION, "%s cannot be loaded: %s; are %s it was built with installed?", path, dlerror(),
+                       place->libraries);
     /* A pointer to a function, as POSIX has it: by way of its bits. */
-    void *address = dlsym(library, symbol);
+    void *address = dlsym(library, place->symbol);
     fw_plugin_function get;
     memcpy(&get, &address, sizeof get);
     const fw_plugin_head *head = get != NULL ? get(fw_plugin_host_get()) : NULL;
     if (head == NULL)
-        return fw_fail(FW_ERR_OPTION, "%s is not a plugin of finewire: it has no %s; run make cuda, or correct %s",
-                       path, symbol, variable);
+        return fw_fail(FW_ERR_OPTION, "%s is not a plugin of finewire: it has no %s; run %s, or correct %s", path,
+                       place->symbol, place->made_by, place->variable);
     if (head->abi != FW_PLUGIN_ABI || strcmp(head->build, FW_PLUGIN_BUILD) != 0)
-        return fw_fail(FW_ERR_OPTION,
-                       "%s belongs to another build (it: %u, %.60s; the program: %d, %s); run make cuda again", path,
-                       head->abi, head->abi == FW_PLUGIN_ABI ? head->build : "unknown", FW_PLUGIN_ABI, FW_PLUGIN_BUILD);
+        return fw_fail(FW_ERR_OPTION, "%s belongs to another build (it: %u, %.60s; the program: %d, %s); run %s again",
+                       path, head->abi, head->abi == FW_PLUGIN_ABI ? head->build : "unknown", FW_PLUGIN_ABI,
+                       FW_PLUGIN_BUILD, place->made_by);
     *out = head;
     return FW_OK;
 }

@@ -1,4 +1,4 @@
-/* What the program lends to its plugins (libfinewire_cuda.so, libfinewire_nccl.so), which are linked by themselves and
+/* What the program lends to its plugins (libfinewire_cuda.so, libfinewire_nccl.so, libfinewire_mpi.so), which are linked by themselves and
  * without undefined symbols: the error trail, the log and the host allocator are the program's own, so that a message
  * made in a plugin arrives like any other. A plugin compiles device/cuda/host/plugin_base.c, which gives the functions
  * of base/status.h, base/log.h and base/alloc.h on top of this table.
@@ -37,12 +37,18 @@ typedef struct fw_plugin_head {
 
 /* The program's table, for the plugin's one exported function. */
 const fw_plugin_host *fw_plugin_host_get(void);
+/* Which plugin, and how a user comes by it. */
+typedef struct fw_plugin_place {
+    const char *name, *variable, *symbol;
+    const char *made_by;   /* "make cuda" */
+    const char *libraries; /* it was built with: "the CUDA libraries" */
+} fw_plugin_place;
+
 /* The file `name` beside the program, or what `variable` says; the one exported function `symbol` is called with the
  * table and gives the description, which is checked. *path (owned by the caller, bytes long) is where it was looked for.
  * A plugin stays loaded until the process ends. Errors: FW_ERR_OPTION: not there, cannot be loaded (the loader's own
  * words), of another build. */
-fw_status fw_plugin_open(const fw_plugin_head **out, const char *name, const char *variable, const char *symbol,
-                         char *path, size_t path_bytes);
+fw_status fw_plugin_open(const fw_plugin_head **out, const fw_plugin_place *place, char *path, size_t path_bytes);
 /* Where fw_plugin_open would look; whether something is there. */
 int fw_plugin_find(const char *name, const char *variable, char *path, size_t path_bytes);
 

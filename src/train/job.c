@@ -21,6 +21,10 @@ fw_status fw_job_open_place(fw_job *job, const fw_options *o) {
     FW_TRY(fw_comm_options_from_environment(&place, &found));
     place.timeout_s = (double)o->ddp_timeout;
     if (o->ddp_timeout < MEETING_S) place.connect_timeout_s = (double)o->ddp_timeout;
+    static const fw_comm_link links[] = {[FW_TRANSPORT_AUTO] = FW_COMM_LINK_AUTO,
+                                         [FW_TRANSPORT_SHM] = FW_COMM_LINK_SHM,
+                                         [FW_TRANSPORT_MPI] = FW_COMM_LINK_MPI};
+    place.link = links[o->transport];
     FW_TRY(fw_comm_create(&job->comm, &place));
     if (found && !place.own_launcher)
         fw_log_info(
@@ -124,7 +128,7 @@ static fw_status shard_options(fw_plan_input *in, const fw_job *job, const fw_op
     FW_TRY(fw_wrap_check_class(o->fsdp_transformer_layer_cls_to_wrap, job->model.config.architecture));
     fw_plan_input_from_options(in, o);
     int world = fw_comm_world(job->comm);
-    return fw_options_shard_group(&in->shard.group_n, o, world, world);
+    return fw_options_shard_group(&in->shard.group_n, o, world, fw_comm_host_ranks(job->comm));
 }
 
 /* Plan first; nothing is taken unless it fits. */
@@ -150,7 +154,7 @@ static fw_status make_plan(fw_job *job, const fw_options *o, const fw_activation
     if (on_gpu) FW_TRY(fw_device_memory(job->device, &gpu_bytes, &gpu_total_bytes));
     negative[1] = -(int64_t)(gpu_bytes / (uint64_t)fw_comm_ranks_on_gpu(job->comm));
     FW_TRY(fw_comm_max_i64(job->comm, negative, 2));
-    fw_memory_budget budget = {.ranks = world,
+    fw_memory_budget budget = {.ranks = fw_comm_host_ranks(job->comm),
                                .available_bytes = (uint64_t)-negative[0],
                                .device_bytes = training ? (uint64_t)o->device_memory : 0,
                                .on_gpu = on_gpu,

@@ -1,6 +1,8 @@
 #include "support/world.h"
 
 #include "base/host.h"
+#include "comm/mpi/mpi_start.h"
+#include "support/fake_mpi.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -29,8 +31,15 @@ int fw_test_listen(int *port) {
     return fd;
 }
 
+/* FW_TEST_TRANSPORT=mpi: the same tests by messages, through a stand-in for MPI. */
+static int is_by_mpi(void) {
+    const char *asked = getenv("FW_TEST_TRANSPORT");
+    return asked != NULL && strcmp(asked, "mpi") == 0;
+}
+
 static int run_rank(const fw_comm_options *options, fw_test_rank_fn fn, void *context) {
     fw_comm *c;
+    if (options->link == FW_COMM_LINK_MPI) fw_mpi_replace_plugin(fw_fake_mpi(options->rank));
     if (fw_comm_create(&c, options) != FW_OK) {
         fprintf(stderr, "rank %d of %d: no group: %s\n", options->rank, options->world, fw_trail_message());
         return NO_GROUP;
@@ -75,6 +84,7 @@ int fw_test_world_run(int n, fw_test_rank_fn fn, void *context, const fw_comm_op
     if (results == NULL) results = own;
     int port, listener = fw_test_listen(&port);
     if (n > FW_COMM_MAX_WORLD || listener < 0) return 1;
+    if (is_by_mpi() && fw_fake_mpi_reset(n) != 0) return 1;
     fflush(stdout);
     fflush(stderr);
     pid_t parent = getpid();
@@ -88,6 +98,7 @@ int fw_test_world_run(int n, fw_test_rank_fn fn, void *context, const fw_comm_op
             mine.rank = mine.local_rank = r;
             mine.world = mine.local_world = n;
             mine.master_port = port;
+            if (is_by_mpi()) mine.link = FW_COMM_LINK_MPI;
             mine.listen_fd = r == 0 ? listener : 0;
             snprintf(mine.master_address, sizeof mine.master_address, "127.0.0.1");
             if (mine.secret[0] == 0) snprintf(mine.secret, sizeof mine.secret, "test-%d-%d", (int)parent, port);

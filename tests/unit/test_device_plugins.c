@@ -1,5 +1,6 @@
 /* The real plugins, where they were built: they load without a driver, are of this build, and say what is missing. With a
  * GPU they would find it: then the device is made and computes a product. */
+#include "comm/mpi/mpi_plugin.h"
 #include "comm/nccl/nccl_plugin.h"
 #include "device/cuda_loader.h"
 
@@ -19,12 +20,12 @@ static const fw_plugin_head *open_plugin(const char *name, const char *symbol) {
     const fw_plugin_head *head = NULL;
     snprintf(path, sizeof path, "%s/%s", folder, name);
     if (access(path, F_OK) != 0) {
-        printf("skipped: there is no %s (it is built where nvcc is)\n", name);
+        printf("skipped: there is no %s (it is built where nvcc, or for MPI mpi.h, is)\n", name);
         skip();
     }
     setenv("FINEWIRE_TEST_PLUGIN", path, 1);
-    if (fw_plugin_open(&head, name, "FINEWIRE_TEST_PLUGIN", symbol, path, sizeof path) != FW_OK)
-        fail_msg("%s", fw_trail_message());
+    const fw_plugin_place place = {name, "FINEWIRE_TEST_PLUGIN", symbol, "make cuda", "the libraries"};
+    if (fw_plugin_open(&head, &place, path, sizeof path) != FW_OK) fail_msg("%s", fw_trail_message());
     return head;
 }
 
@@ -66,13 +67,22 @@ static void nccl_plugin(void **state) {
     assert_true(plugin->version() >= 22700);
 }
 
+static void mpi_plugin(void **state) {
+    (void)state;
+    const fw_mpi_plugin *plugin =
+        (const fw_mpi_plugin *)(const void *)open_plugin("libfinewire_mpi.so", "finewire_mpi_plugin");
+    char text[64] = "";
+    plugin->describe(text, sizeof text);
+    assert_true(strlen(text) > 3);
+}
+
 static void no_plugin(void **state) {
     (void)state;
     const fw_plugin_head *head;
     char path[4096];
     unsetenv("FINEWIRE_TEST_PLUGIN");
-    assert_int_equal(fw_plugin_open(&head, "libnothing.so", "FINEWIRE_TEST_PLUGIN", "x", path, sizeof path),
-                     FW_ERR_OPTION);
+    const fw_plugin_place place = {"libnothing.so", "FINEWIRE_TEST_PLUGIN", "x", "make cuda", "the libraries"};
+    assert_int_equal(fw_plugin_open(&head, &place, path, sizeof path), FW_ERR_OPTION);
     assert_non_null(strstr(fw_trail_message(), "libnothing.so; run make cuda"));
     assert_non_null(strstr(path, "libnothing.so"));
     fw_device *d;
@@ -91,6 +101,6 @@ int main(void) {
     slash = strrchr(folder, '/');
     if (slash != NULL) *slash = 0;
     const struct CMUnitTest tests[] = {cmocka_unit_test(no_plugin), cmocka_unit_test(nccl_plugin),
-                                       cmocka_unit_test(cuda_plugin)};
+                                       cmocka_unit_test(mpi_plugin), cmocka_unit_test(cuda_plugin)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,10 +35,14 @@ void fw_nccl_replace_plugin(const fw_nccl_plugin *plugin) { replaced = plugin; }
 static fw_status load(fw_nccl *n, const fw_gpu *gpu) {
     n->plugin = replaced;
     if (replaced != NULL) return n->plugin->open_gpu(&n->gpu, gpu);
+    static const fw_plugin_place place = {.name = "libfinewire_nccl.so",
+                                          .variable = "FINEWIRE_NCCL_PLUGIN",
+                                          .symbol = "finewire_nccl_plugin",
+                                          .made_by = "make cuda",
+                                          .libraries = "the CUDA libraries"};
     char path[4096];
     const fw_plugin_head *head;
-    fw_status status =
-        fw_plugin_open(&head, "libfinewire_nccl.so", "FINEWIRE_NCCL_PLUGIN", "finewire_nccl_plugin", path, sizeof path);
+    fw_status status = fw_plugin_open(&head, &place, path, sizeof path);
     if (status != FW_OK) return fw_fail_context(status, "several ranks on GPUs need NCCL: ");
     n->plugin = (const fw_nccl_plugin *)(const void *)head;
     return n->plugin->open_gpu(&n->gpu, gpu);

@@ -10,35 +10,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-typedef struct wish {
-    uint64_t bytes;
-    char what[64];
-} wish;
-
-/* All ranks want the same; rank 0 knows whether the host has it. */
-static fw_status agree_on_wish(fw_comm *c, size_t bytes, const char *what) {
-    wish mine = {.bytes = bytes}, all[FW_COMM_MAX_WORLD];
-    snprintf(mine.what, sizeof mine.what, "%s", what);
-    FW_TRY(c->transport->exchange(c, all, &mine, sizeof mine, "alloc"));
-    for (int r = 1; r < c->options.world; r++)
-        if (all[r].bytes != all[0].bytes)
-            return fw_fail(
-                FW_ERR_RANK, "rank %d asks for %llu bytes of shared memory for %.60s, rank 0 for %llu for %.60s", r,
-                (unsigned long long)all[r].bytes, all[r].what, (unsigned long long)all[0].bytes, all[0].what);
-    return FW_OK;
-}
-
 static fw_status reserve(fw_comm *c, fw_shm_host *s, size_t stride, const char *what) {
     size_t all = stride * (size_t)c->options.world;
-    uint64_t free_bytes = fw_host_memory_available();
     fw_status status = FW_OK;
     if (c->options.rank == 0) {
-        if (free_bytes < all)
-            status = fw_fail(FW_ERR_NOMEM,
-                             "%s needs %d x %.1f MiB of shared memory and this host has %.1f MiB left; use "
-                             "fewer ranks or a smaller model",
-                             what, c->options.world, (double)stride / 1048576.0, (double)free_bytes / 1048576.0);
-        else if (ftruncate(s->memory_fd, (off_t)(s->file_bytes + all)) != 0)
+        status = fw_comm_check_host_memory(stride, c->options.world, what);
+        if (status == FW_OK && ftruncate(s->memory_fd, (off_t)(s->file_bytes + all)) != 0)
             status = fw_fail(FW_ERR_NOMEM, "could not grow shared memory by %zu bytes for %s: %s", all, what,
                              strerror(errno));
     }
@@ -65,7 +42,7 @@ static fw_status take_own_part(fw_comm *c, fw_shm_host *s, fw_shm_region *region
 /* A new range of the file, `bytes` a rank, mapped by all of them. Collective over the job. */
 static fw_status add_range(fw_comm *c, fw_shm_region *out, size_t bytes, const char *what) {
     fw_shm_host *host = fw_shm_of(c)->host;
-    FW_TRY(agree_on_wish(c, bytes, what));
+    FW_TRY(fw_comm_agree_on_memory(c, bytes, what));
     size_t wanted = bytes ? bytes : 1;
     if (wanted > SIZE_MAX / 2 / FW_COMM_MAX_WORLD)
         return fw_fail(FW_ERR_NOMEM, "%s: %zu bytes for each rank are more than can be addressed", what, bytes);
