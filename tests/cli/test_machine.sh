@@ -81,6 +81,12 @@ prints "warning  busy        GPU 3 is used by process 2211874 with 21.3 GiB"
 expect 1 doctor --from "$data/a100_vm_acs_4.json" --json
 prints '"exit_code": 1'; prints '"check": "acs"'; prints '"level": "warning"'
 
+# every check stands in docs/machine.md
+expect 1 doctor --from "$data/a100_vm_acs_4.json" --json
+while read -r check; do
+  grep -qF "\`$check\`" "$FW_SOURCE_DIR/docs/machine.md" || { echo "docs/machine.md says nothing of $check"; failed=1; }
+done < <(grep -oE '"name": "[a-z]+"' "$folder/out" | cut -d'"' -f4)
+
 # settings of this environment are named
 NCCL_P2P_DISABLE=1 CUDA_LAUNCH_BLOCKING=0 runs doctor
 prints "warning  environment NCCL_P2P_DISABLE=1: GPUs do not read each other's memory"; lacks CUDA_LAUNCH_BLOCKING

@@ -1,5 +1,6 @@
 #include "support/machine_lab.h"
 
+#include "base/alloc.h"
 #include "base/file.h"
 #include "support/scratch.h"
 
@@ -21,6 +22,20 @@ fw_machine *fw_test_machine(const char *name) {
     snprintf(path, sizeof path, "%s/tests/data/machine/%s.json", FW_SOURCE_DIR, name);
     if (fw_machine_load(&m, path) != FW_OK) fail_msg("%s", fw_trail_message());
     return m;
+}
+
+void fw_test_set_variable(fw_machine *m, const char *name, const char *value) {
+    for (int i = 0; i < m->setting_n; i++) {
+        fw_free(m->setting[i].name);
+        fw_free(m->setting[i].value);
+        fw_free(m->setting[i].file);
+    }
+    fw_free(m->setting);
+    m->setting_n = 0;
+    assert_int_equal(FW_NEW_ARRAY(m->setting, 1), FW_OK);
+    m->setting_n = 1;
+    assert_int_equal(fw_strdup(&m->setting[0].name, name), FW_OK);
+    assert_int_equal(fw_strdup(&m->setting[0].value, value), FW_OK);
 }
 
 /* ---- the doctor ---- */

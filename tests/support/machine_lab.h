@@ -7,6 +7,9 @@
 /* "h100_nvswitch_8", "l40s_pcie_8", "rtx4090_x8_2", "a100_vm_acs_4"; the caller destroys it. */
 fw_machine *fw_test_machine(const char *name);
 
+/* From now on this is the only variable of the environment that m knows of. */
+void fw_test_set_variable(fw_machine *m, const char *name, const char *value);
+
 /* One check of the doctor: it must find something of this level whose text or remedy holds `part`; or nothing at all. */
 void fw_test_finds(const char *check, fw_finding_level level, const char *part, const fw_machine *m,
                    const fw_doctor_context *c);

@@ -39,15 +39,7 @@ static int drop(void **state) {
 }
 static void set(char *field, const char *text) { strcpy(field, text); }
 
-static void set_variable(const char *name, const char *value) {
-    for (int i = 0; i < m->setting_n; i++) {
-        fw_free(m->setting[i].name);
-        fw_free(m->setting[i].value);
-    }
-    m->setting_n = 1;
-    assert_int_equal(fw_strdup(&m->setting[0].name, name), FW_OK);
-    assert_int_equal(fw_strdup(&m->setting[0].value, value), FW_OK);
-}
+static void set_variable(const char *name, const char *value) { fw_test_set_variable(m, name, value); }
 
 static void test_shm(void **state) {
     (void)state;

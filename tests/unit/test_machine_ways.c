@@ -1,6 +1,5 @@
 /* Which way NCCL's data goes between GPUs: on the recorded machines, and under its variables. The rules are NCCL's; that
  * they are followed can be seen on a machine with GPUs only, in NCCL's log (NCCL_DEBUG=INFO). */
-#include "base/alloc.h"
 #include "machine/nccl_ways.h"
 #include "support/machine_lab.h"
 
@@ -25,26 +24,15 @@ static void expect(fw_machine *m, const char *expected) {
     expect_of(m, gpu, m->gpu_n, expected);
 }
 
-/* The only setting from now on. */
-static void set(fw_machine *m, const char *name, const char *value) {
-    for (int i = 0; i < m->setting_n; i++) {
-        fw_free(m->setting[i].name);
-        fw_free(m->setting[i].value);
-    }
-    m->setting_n = 1;
-    assert_int_equal(fw_strdup(&m->setting[0].name, name), FW_OK);
-    assert_int_equal(fw_strdup(&m->setting[0].value, value), FW_OK);
-}
-
 static void test_nvlink(void **state) {
     (void)state;
     fw_machine *m = fw_test_machine("h100_nvswitch_8");
     expect(m, "NVLink (NV18): all pairs");
-    set(m, "NCCL_P2P_LEVEL", "PIX");
+    fw_test_set_variable(m, "NCCL_P2P_LEVEL", "PIX");
     expect(m, "NVLink (NV18): all pairs");
-    set(m, "NCCL_P2P_DISABLE", "1");
+    fw_test_set_variable(m, "NCCL_P2P_DISABLE", "1");
     expect(m, "shared memory: all pairs");
-    set(m, "NCCL_P2P_LEVEL", "0");
+    fw_test_set_variable(m, "NCCL_P2P_LEVEL", "0");
     expect(m, "shared memory: all pairs");
     fw_machine_destroy(m);
 }
@@ -57,15 +45,15 @@ static void test_pcie(void **state) {
     fw_strbuf text = {0};
     const int four[] = {0, 1, 4, 5};
     expect_of(m, four, 4, "PCIe (PHB): 0-1 2-3; PCIe (SYS): 0-2 0-3 1-2 1-3");
-    set(m, "NCCL_P2P_LEVEL", "PHB");
+    fw_test_set_variable(m, "NCCL_P2P_LEVEL", "PHB");
     expect_of(m, four, 4, "PCIe (PHB): 0-1 2-3; shared memory: 0-2 0-3 1-2 1-3");
-    set(m, "NCCL_P2P_LEVEL", "5");
+    fw_test_set_variable(m, "NCCL_P2P_LEVEL", "5");
     expect_of(m, four, 4, "PCIe (PHB): 0-1 2-3; PCIe (SYS): 0-2 0-3 1-2 1-3");
-    set(m, "NCCL_P2P_LEVEL", "FAR"); /* no word of NCCL's: as if it were not set */
+    fw_test_set_variable(m, "NCCL_P2P_LEVEL", "FAR"); /* no word of NCCL's: as if it were not set */
     expect_of(m, four, 4, "PCIe (PHB): 0-1 2-3; PCIe (SYS): 0-2 0-3 1-2 1-3");
     strcpy(m->cpu.vendor, "GenuineIntel");
     expect_of(m, four, 4, "shared memory: all pairs");
-    set(m, "NCCL_SHM_DISABLE", "1");
+    fw_test_set_variable(m, "NCCL_SHM_DISABLE", "1");
     expect_of(m, four, 4, "network: all pairs");
     m->pair[0 * 8 + 1].level = m->pair[1 * 8 + 0].level = FW_LEVEL_PIX;
     expect_of(m, four, 4, "PCIe (PIX): 0-1; network: 0-2 0-3 1-2 1-3 2-3");
