@@ -5,7 +5,7 @@
 /* A file is read in pieces. Every thread renders and tokenises its own stretch of a piece into a part; the parts are then
  * joined in order, so the result and the error that is reported (the first in the file) do not depend on timing, and no
  * more than a piece is in memory beside the result. */
-enum { PIECE_BYTES = 4 << 20, PIECE_ROWS_MAX = 1 << 16 }; /* of a thread */
+enum { PIECE_BYTES = 1 << 20, PIECE_ROWS_MAX = 1 << 16 }; /* of a thread */
 
 typedef struct part {
     fw_dataset *dataset;

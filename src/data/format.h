@@ -43,8 +43,9 @@ int fw_format_has_extension(const char *name, const char *extension);
  * Errors: FW_ERR_INPUT (where an array is broken), FW_ERR_NOMEM. */
 fw_status fw_split_lines(fw_records *out, const char *text, size_t start, size_t text_bytes);
 fw_status fw_split_array(fw_records *out, const char *name, const char *text, size_t start, size_t text_bytes);
-/* Lines by the rules of RFC 4180: what is quoted may hold line breaks. */
-fw_status fw_split_csv(fw_records *out, const char *text, size_t start, size_t text_bytes);
+/* Rows by the rules of RFC 4180: what is quoted may hold line breaks. max_n: the first ones; 0: all. */
+fw_status fw_split_csv(fw_records *out, const char *text, size_t start, size_t text_bytes, char delimiter,
+                       size_t max_n);
 fw_status fw_split_text(fw_records *out, fw_text_unit unit, const char *text, size_t start, size_t text_bytes);
 
 /* Append one. */

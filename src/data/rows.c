@@ -23,9 +23,7 @@ static fw_status split(fw_rows *r, const char *bare) {
     case FW_FORMAT_JSONL: return fw_split_lines(&r->records, r->text, start, r->text_bytes);
     case FW_FORMAT_JSON: return fw_split_array(&r->records, r->name, r->text, start, r->text_bytes);
     case FW_FORMAT_TEXT: return fw_split_text(&r->records, r->options.text_unit, r->text, start, r->text_bytes);
-    case FW_FORMAT_CSV:
-        FW_TRY(fw_split_csv(&r->records, r->text, start, r->text_bytes));
-        return fw_csv_read_header(r, bare);
+    case FW_FORMAT_CSV: return fw_csv_split(r, bare, start);
     default: return fw_parquet_open(&r->parquet, r->name, r->text, r->text_bytes, r->options.text_field);
     }
 }

@@ -84,15 +84,18 @@ static void forget_names(fw_rows *r) {
 }
 
 /* The delimiter is the one that gives names we know: comma, semicolon or tab. */
-fw_status fw_csv_read_header(fw_rows *r, const char *bare) {
+fw_status fw_csv_split(fw_rows *r, const char *bare, size_t start) {
     const char *delimiters = fw_format_has_extension(bare, ".tsv") ? "\t" : ",;\t";
     r->header_n = 1;
     for (const char *d = delimiters; *d; d++) {
         int known_n;
         r->delimiter = *d;
+        r->records.n = 0;
         forget_names(r);
+        FW_TRY(fw_split_csv(&r->records, r->text, start, r->text_bytes, *d, 1));
         FW_TRY(read_names(r, &known_n));
-        if (known_n > 0) return FW_OK;
+        r->records.n = 0;
+        if (known_n > 0) return fw_split_csv(&r->records, r->text, start, r->text_bytes, *d, 0);
     }
     return fw_fail(FW_ERR_INPUT,
                    "%s: the first line of a table must name its columns, and none of its names is read (messages, "

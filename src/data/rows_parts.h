@@ -22,8 +22,8 @@ struct fw_rows {
 
 fw_status fw_json_read_row(const fw_rows *r, const fw_record *record, json_t **row, fw_row_place *place);
 fw_status fw_text_read_row(const fw_rows *r, const fw_record *record, json_t **row, fw_row_place *place);
-/* Reads the names of the columns; `bare` is the file's name without .gz. */
-fw_status fw_csv_read_header(fw_rows *r, const char *bare);
+/* Finds the rows of text[start..] and the names of the columns; `bare` is the file's name without .gz. */
+fw_status fw_csv_split(fw_rows *r, const char *bare, size_t start);
 fw_status fw_csv_read_row(const fw_rows *r, const fw_record *record, json_t **row, fw_row_place *place);
 
 /* Text of a file into a JSON string: refused (with its column, counted in bytes from `record`) when it is no UTF-8. */

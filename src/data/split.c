@@ -105,20 +105,32 @@ fw_status fw_split_array(fw_records *out, const char *name, const char *text, si
     return fw_fail(FW_ERR_INTERNAL, "%s: a valid JSON array could not be split", name);
 }
 
-fw_status fw_split_csv(fw_records *out, const char *text, size_t start, size_t text_bytes) {
-    size_t line = 1;
-    for (size_t at = start; at < text_bytes;) {
-        size_t first = at, first_line = line;
-        int quoted = 0;
-        while (at < text_bytes && (quoted || text[at] != '\n')) {
-            if (text[at] == '"') quoted = !quoted; /* a doubled quote goes out and in again */
-            line += text[at++] == '\n';
+/* From the start of a field to its delimiter or the end of its row. A quote opens a field only as its first byte. */
+static void skip_field(cursor *c, char delimiter) {
+    if (c->at < c->end && c->text[c->at] == '"') {
+        for (step(c); c->at < c->end; step(c)) {
+            if (c->text[c->at] != '"') continue;
+            step(c);
+            if (c->at == c->end || c->text[c->at] != '"') break; /* not doubled: it closes */
         }
-        size_t end = at;
+    }
+    while (c->at < c->end && c->text[c->at] != delimiter && c->text[c->at] != '\n') step(c);
+}
+
+fw_status fw_split_csv(fw_records *out, const char *text, size_t start, size_t text_bytes, char delimiter,
+                       size_t max_n) {
+    cursor c = {.text = text, .at = start, .end = text_bytes, .line = 1};
+    while (c.at < c.end && (max_n == 0 || out->n < max_n)) {
+        const size_t first = c.at, line = c.line;
+        skip_field(&c, delimiter);
+        while (c.at < c.end && text[c.at] == delimiter) {
+            step(&c);
+            skip_field(&c, delimiter);
+        }
+        size_t end = c.at;
         if (end > first && text[end - 1] == '\r') end--;
-        if (end > first) FW_TRY(fw_records_add(out, first, end - first, first_line, 1));
-        at++;
-        line++;
+        if (end > first) FW_TRY(fw_records_add(out, first, end - first, line, 1));
+        if (c.at < c.end) step(&c);
     }
     return FW_OK;
 }
