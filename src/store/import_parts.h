@@ -15,9 +15,16 @@ fw_status fw_import_find_tensor(const fw_gguf_tensor **out, const fw_gguf *file,
 /* Every tensor of the file belongs to a parameter of the table (rope_freqs aside). Errors: FW_ERR_INPUT. */
 fw_status fw_import_check_extra(const fw_gguf *file, const fw_param_table *table);
 
-/* tokenizer.json and tokenizer_config.json. Errors: FW_ERR_INPUT: a tokenizer that is not byte-level BPE, or a
- * pre-tokenizer that is not known. */
+/* tokenizer.json and tokenizer_config.json. Errors: FW_ERR_INPUT: a tokenizer that is neither byte-level BPE nor
+ * SentencePiece, or a pre-tokenizer that is not known. */
 fw_status fw_import_make_tokenizer(json_t **tokenizer, json_t **tokenizer_config, const fw_gguf *file);
+/* import_pieces.c: what a SentencePiece tokenizer has in place of merges, and its spaces. vocab: pieces and ids.
+ * prefix: a space is put before the text. Errors: FW_ERR_INPUT, FW_ERR_NOMEM; the latter two give NULL then. */
+enum { FW_IMPORT_TOKEN_NORMAL = 1 };
+fw_status fw_import_piece_merges(json_t *merges, const fw_gguf *file, const json_t *vocab, const fw_gguf_value *tokens,
+                                 const fw_gguf_value *types);
+json_t *fw_import_piece_normalizer(bool prefix);
+json_t *fw_import_piece_decoder(bool prefix);
 /* generation_config.json. */
 fw_status fw_import_make_generation_config(json_t **out, const fw_gguf *file);
 

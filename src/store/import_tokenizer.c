@@ -1,6 +1,7 @@
 /* The tokenizer of a GGUF file -> tokenizer.json and tokenizer_config.json.
  *
- * tokenizer.ggml.tokens: all tokens in order of their ids, in the byte-level alphabet; token_type: 1 normal, 2 unknown,
+ * tokenizer.ggml.tokens: all tokens in order of their ids, in the byte-level alphabet, or as SentencePiece spells them
+ * (import_pieces.c); token_type: 1 normal, 2 unknown,
  * 3 control, 4 user-defined, 5 unused (rows of the embedding without a token), 6 byte. Controls and user-defined ones
  * become added tokens, which are found in a text before it is split. tokenizer.ggml.pre names how a text is split. */
 #include "store/import_parts.h"
@@ -12,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TYPE_NORMAL = 1, TYPE_UNKNOWN, TYPE_CONTROL, TYPE_USER, TYPE_UNUSED, TYPE_BYTE };
+enum { TYPE_NORMAL = FW_IMPORT_TOKEN_NORMAL, TYPE_UNKNOWN, TYPE_CONTROL, TYPE_USER, TYPE_UNUSED, TYPE_BYTE };
 
 #define CONTRACTIONS "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 #define WORDS "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|"
@@ -26,13 +27,23 @@ typedef struct splitter {
     bool nfc;           /* Unicode normalisation first */
     bool ignore_merges; /* a piece that is a token as a whole is taken without merging */
     bool adds_bos;      /* when the file does not say */
+    bool pieces;        /* SentencePiece: characters with bytes to fall back to; texts are not split */
 } splitter;
+
+static const splitter pieces = {.pre = "default", .adds_bos = true, .pieces = true};
+
+#define CASED                                                                                                          \
+    "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+|[^\\r\\n\\p{L}\\p{N}]?" \
+    "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*"       \
+    "|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 
 static const splitter splitters[] = {
     {.pre = "smollm", .digits = true},
     {.pre = "gpt-2"},
     {.pre = "llama-bpe", .regex = CONTRACTIONS WORDS "\\p{N}{1,3}" REST, .ignore_merges = true, .adds_bos = true},
     {.pre = "qwen2", .regex = CONTRACTIONS WORDS "\\p{N}" REST, .nfc = true},
+    {.pre = "deepseek-r1-qwen", .regex = CONTRACTIONS WORDS "\\p{N}" REST, .nfc = true, .adds_bos = true},
+    {.pre = "tekken", .regex = CASED, .ignore_merges = true, .adds_bos = true},
 };
 
 static bool same(fw_gguf_string s, const char *text) {
@@ -78,15 +89,16 @@ fw_status fw_import_token_id(int64_t *id, const fw_gguf *file, const char *name)
 static fw_status find_splitter(const splitter **out, const fw_gguf *file) {
     fw_gguf_string model, pre;
     FW_TRY(fw_gguf_get_string(&model, file, "tokenizer.ggml.model"));
-    if (same(model, "llama"))
+    if (same(model, "llama")) {
+        *out = &pieces;
+        return FW_OK;
+    }
+    if (!same(model, "gpt2"))
         return fw_fail(
             FW_ERR_INPUT,
-            "%s: tokenizer.ggml.model \"llama\" is a SentencePiece tokenizer (Llama 2, older Mistral), which "
-            "is not supported; byte-level BPE (\"gpt2\") is",
-            file->path);
-    if (!same(model, "gpt2"))
-        return fw_fail(FW_ERR_INPUT, "%s: tokenizer.ggml.model \"%.*s\" is not supported; byte-level BPE (\"gpt2\") is",
-                       file->path, model.bytes < 64 ? (int)model.bytes : 64, model.text);
+            "%s: tokenizer.ggml.model \"%.*s\" is not supported; byte-level BPE (\"gpt2\") and SentencePiece "
+            "(\"llama\") are",
+            file->path, model.bytes < 64 ? (int)model.bytes : 64, model.text);
     if (fw_gguf_find(file, "tokenizer.ggml.pre") == NULL)
         return fw_fail(FW_ERR_INPUT,
                        "%s: key tokenizer.ggml.pre is missing: the file was made by an old converter and does not say "
@@ -99,7 +111,8 @@ static fw_status find_splitter(const splitter **out, const fw_gguf *file) {
             return FW_OK;
         }
     return fw_fail(FW_ERR_INPUT,
-                   "%s: tokenizer.ggml.pre \"%.*s\" is not supported; supported are smollm, gpt-2, llama-bpe, qwen2",
+                   "%s: tokenizer.ggml.pre \"%.*s\" is not supported; supported are smollm, gpt-2, llama-bpe, qwen2, "
+                   "deepseek-r1-qwen, tekken",
                    file->path, pre.bytes < 64 ? (int)pre.bytes : 64, pre.text);
 }
 
@@ -145,16 +158,16 @@ static json_t *added_token(json_t *content, int64_t id, bool special) {
                      "lstrip", 0, "rstrip", 0, "normalized", 0, "special", (int)special);
 }
 
-/* vocab: every token that can be in a text; added: controls and user-defined ones. */
+/* vocab: every token that can be in a text; added: controls and user-defined ones. last_type: of tokens there may be. */
 static fw_status fill_vocabulary(json_t *vocab, json_t *added, const fw_gguf *file, const fw_gguf_value *tokens,
-                                 const fw_gguf_value *types) {
+                                 const fw_gguf_value *types, int64_t last_type) {
     for (uint64_t i = 0; i < tokens->element_n; i++) {
         int64_t type = types != NULL ? fw_gguf_int_at(types, i) : TYPE_NORMAL;
         if (type == TYPE_UNUSED) continue;
-        if (type < TYPE_NORMAL || type > TYPE_USER)
+        if (type < TYPE_NORMAL || type > last_type)
             return fw_fail(FW_ERR_INPUT,
                            "%s: tokenizer.ggml.token_type: token %" PRIu64 " is of type %" PRId64
-                           ", which byte-level BPE does not have",
+                           ", which this tokenizer does not have",
                            file->path, i, type);
         json_t *text = NULL;
         fw_status status = fw_import_json_string(&text, file, "tokenizer.ggml.tokens", tokens->string[i]);
@@ -167,7 +180,7 @@ static fw_status fill_vocabulary(json_t *vocab, json_t *added, const fw_gguf *fi
             status = fw_fail(FW_ERR_INPUT, "%s: tokenizer.ggml.tokens: token %" PRIu64 " (%.100s) is there twice",
                              file->path, i, name);
         else if (json_object_set_new(vocab, name, json_integer((json_int_t)i)) != 0 ||
-                 (type != TYPE_NORMAL &&
+                 (type != TYPE_NORMAL && type != TYPE_BYTE &&
                   json_array_append_new(added, added_token(text, (int64_t)i, type != TYPE_USER)) != 0))
             status = nomem();
         json_decref(text);
@@ -211,41 +224,69 @@ static fw_status token_text(json_t **out, int64_t *id, const fw_gguf *file, cons
     return fw_import_json_string(out, file, "tokenizer.ggml.tokens", tokens->string[*id]);
 }
 
+/* Is a space put before a text of pieces? */
+static fw_status adds_space(bool *out, const fw_gguf *file) {
+    int64_t value = 1;
+    if (fw_gguf_find(file, "tokenizer.ggml.add_space_prefix") != NULL)
+        FW_TRY(fw_gguf_get_int(&value, file, "tokenizer.ggml.add_space_prefix", 0, 1));
+    *out = value != 0;
+    return FW_OK;
+}
+
+/* The parts of tokenizer.json that depend on how texts are split. */
+static fw_status set_steps(json_t *t, const fw_gguf *file, const splitter *s) {
+    if (!s->pieces) {
+        FW_TRY(fw_import_set(t, "normalizer", s->nfc ? json_pack("{s:s}", "type", "NFC") : json_null()));
+        FW_TRY(fw_import_set(t, "pre_tokenizer", pre_tokenizer(s)));
+        return fw_import_set(t, "decoder", byte_level(true, true));
+    }
+    bool prefix = true;
+    FW_TRY(adds_space(&prefix, file));
+    FW_TRY(fw_import_set(t, "normalizer", fw_import_piece_normalizer(prefix)));
+    FW_TRY(fw_import_set(t, "pre_tokenizer", json_null()));
+    return fw_import_set(t, "decoder", fw_import_piece_decoder(prefix));
+}
+
+static fw_status set_post_processor(json_t *t, const fw_gguf *file, const splitter *s) {
+    json_t *bos = NULL, *post;
+    int64_t bos_id = -1;
+    bool with_bos = false;
+    FW_TRY(adds_bos(&with_bos, file, s));
+    if (with_bos) FW_TRY(token_text(&bos, &bos_id, file, "bos_token_id"));
+    post = bos != NULL ? bos_template(bos, bos_id) : s->pieces ? json_null() : byte_level(false, s->regex == NULL);
+    json_decref(bos);
+    return fw_import_set(t, "post_processor", post);
+}
+
+static fw_status set_model(json_t *t, const fw_gguf *file, const splitter *s, json_t *vocab, json_t *merges) {
+    json_t *unk = NULL;
+    int64_t unk_id = -1;
+    if (s->pieces) FW_TRY(token_text(&unk, &unk_id, file, "unknown_token_id"));
+    return fw_import_set(t, "model",
+                         json_pack("{s:s, s:n, s:o?, s:n, s:n, s:b, s:b, s:b, s:O, s:O}", "type", "BPE", "dropout",
+                                   "unk_token", unk, "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk",
+                                   (int)s->pieces, "byte_fallback", (int)s->pieces, "ignore_merges",
+                                   (int)s->ignore_merges, "vocab", vocab, "merges", merges));
+}
+
 static fw_status make_tokenizer(json_t **out, const fw_gguf *file, const splitter *s) {
     const fw_gguf_value *tokens = NULL, *types = NULL;
     FW_TRY(find_tokens(&tokens, file));
     FW_TRY(find_types(&types, file, tokens->element_n));
-    json_t *t = json_object(), *vocab = json_object(), *added = json_array(), *merges = json_array(), *bos = NULL,
-           *post = NULL;
-    int64_t bos_id = -1;
-    bool with_bos = false;
+    json_t *t = json_object(), *vocab = json_object(), *added = json_array(), *merges = json_array();
     fw_status status;
-    FW_TRY_OR(fill_vocabulary(vocab, added, file, tokens, types), done);
-    FW_TRY_OR(fill_merges(merges, file), done);
-    FW_TRY_OR(adds_bos(&with_bos, file, s), done);
-    if (with_bos) FW_TRY_OR(token_text(&bos, &bos_id, file, "bos_token_id"), done);
-    if (bos != NULL)
-        post = bos_template(bos, bos_id);
+    FW_TRY_OR(fill_vocabulary(vocab, added, file, tokens, types, s->pieces ? TYPE_BYTE : TYPE_USER), done);
+    if (s->pieces)
+        FW_TRY_OR(fw_import_piece_merges(merges, file, vocab, tokens, types), done);
     else
-        post = byte_level(false, s->regex == NULL);
-    if (post == NULL) {
-        status = nomem();
-        goto done;
-    }
+        FW_TRY_OR(fill_merges(merges, file), done);
     FW_TRY_OR(fw_import_set(t, "version", json_string("1.0")), done);
     FW_TRY_OR(fw_import_set(t, "truncation", json_null()), done);
     FW_TRY_OR(fw_import_set(t, "padding", json_null()), done);
     FW_TRY_OR(fw_import_set(t, "added_tokens", json_incref(added)), done);
-    FW_TRY_OR(fw_import_set(t, "normalizer", s->nfc ? json_pack("{s:s}", "type", "NFC") : json_null()), done);
-    FW_TRY_OR(fw_import_set(t, "pre_tokenizer", pre_tokenizer(s)), done);
-    FW_TRY_OR(fw_import_set(t, "post_processor", json_incref(post)), done);
-    FW_TRY_OR(fw_import_set(t, "decoder", byte_level(true, true)), done);
-    FW_TRY_OR(fw_import_set(t, "model",
-                            json_pack("{s:s, s:n, s:n, s:n, s:n, s:b, s:b, s:b, s:O, s:O}", "type", "BPE", "dropout",
-                                      "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk", 0,
-                                      "byte_fallback", 0, "ignore_merges", (int)s->ignore_merges, "vocab", vocab,
-                                      "merges", merges)),
-              done);
+    FW_TRY_OR(set_steps(t, file, s), done);
+    FW_TRY_OR(set_post_processor(t, file, s), done);
+    FW_TRY_OR(set_model(t, file, s, vocab, merges), done);
     *out = t;
     t = NULL;
 done:
@@ -253,8 +294,6 @@ done:
     json_decref(vocab);
     json_decref(added);
     json_decref(merges);
-    json_decref(bos);
-    json_decref(post);
     return status;
 }
 

@@ -57,6 +57,17 @@ void fw_test_gguf_strings(fw_test_gguf *g, const char *key, const char *const *v
     for (uint64_t i = 0; i < n; i++) put_string(&g->values, values[i]);
 }
 
+void fw_test_gguf_f32s(fw_test_gguf *g, const char *key, const float *values, uint64_t n) {
+    put_key(g, key, 9);
+    put_int(&g->values, 6, 4);
+    put_int(&g->values, n, 8);
+    for (uint64_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &values[i], sizeof bits);
+        put_int(&g->values, bits, 4);
+    }
+}
+
 void fw_test_gguf_i32s(fw_test_gguf *g, const char *key, const int32_t *values, uint64_t n) {
     put_key(g, key, 9);
     put_int(&g->values, 5, 4);
@@ -136,6 +147,48 @@ static void add_param(fw_test_gguf *g, const fw_model_config *c, const fw_param 
     fw_free(values);
 }
 
+static void add_bytes(fw_test_gguf *g, const char *pre) {
+    static const char *const tokens[] = {"a", "b", "c", "\xc4\xa0", "ab", "<|end|>", "<think>", "[PAD7]", "<|begin|>"};
+    static const int32_t types[] = {1, 1, 1, 1, 1, 3, 4, 5, 3};
+    static const char *const merges[] = {"a b"};
+    fw_test_gguf_string(g, "tokenizer.ggml.model", "gpt2");
+    fw_test_gguf_string(g, "tokenizer.ggml.pre", pre);
+    fw_test_gguf_strings(g, "tokenizer.ggml.tokens", tokens, 9);
+    fw_test_gguf_i32s(g, "tokenizer.ggml.token_type", types, 9);
+    fw_test_gguf_strings(g, "tokenizer.ggml.merges", merges, 1);
+    fw_test_gguf_u32(g, "tokenizer.ggml.bos_token_id", 8);
+    fw_test_gguf_u32(g, "tokenizer.ggml.eos_token_id", 5);
+}
+
+/* "abc" is made of "ab" and "c" and of "a" and "bc"; "bc" has the higher score, and goes first. */
+static void add_pieces(fw_test_gguf *g, const char *pre) {
+    (void)pre;
+    static const char *const tokens[] = {"<unk>",
+                                         "<s>",
+                                         "</s>",
+                                         "<0x41>",
+                                         "\xe2\x96\x81",
+                                         "a",
+                                         "b",
+                                         "c",
+                                         "ab",
+                                         "bc",
+                                         "abc",
+                                         "\xe2\x96\x81"
+                                         "a",
+                                         "<|end|>"};
+    static const int32_t types[] = {2, 3, 3, 6, 1, 1, 1, 1, 1, 1, 1, 1, 4};
+    static const float scores[] = {0, 0, 0, 0, -9, -6, -7, -8, -2, -1, -3, -4, 0};
+    fw_test_gguf_string(g, "tokenizer.ggml.model", "llama");
+    fw_test_gguf_string(g, "tokenizer.ggml.pre", "default");
+    fw_test_gguf_strings(g, "tokenizer.ggml.tokens", tokens, 13);
+    fw_test_gguf_i32s(g, "tokenizer.ggml.token_type", types, 13);
+    fw_test_gguf_f32s(g, "tokenizer.ggml.scores", scores, 13);
+    fw_test_gguf_u32(g, "tokenizer.ggml.bos_token_id", 1);
+    fw_test_gguf_u32(g, "tokenizer.ggml.eos_token_id", 2);
+    fw_test_gguf_u32(g, "tokenizer.ggml.unknown_token_id", 0);
+}
+
 void fw_test_gguf_model(fw_test_gguf *g, const fw_model_config *c, const char *architecture, const char *pre) {
     struct {
         const char *name;
@@ -154,16 +207,7 @@ void fw_test_gguf_model(fw_test_gguf *g, const fw_model_config *c, const char *a
     fw_test_gguf_f32(g, key, c->rms_eps);
     snprintf(key, sizeof key, "%s.rope.freq_base", architecture);
     fw_test_gguf_f32(g, key, (float)c->rope.theta);
-    static const char *const tokens[] = {"a", "b", "c", "\xc4\xa0", "ab", "<|end|>", "<think>", "[PAD7]", "<|begin|>"};
-    static const int32_t types[] = {1, 1, 1, 1, 1, 3, 4, 5, 3};
-    static const char *const merges[] = {"a b"};
-    fw_test_gguf_string(g, "tokenizer.ggml.model", "gpt2");
-    fw_test_gguf_string(g, "tokenizer.ggml.pre", pre);
-    fw_test_gguf_strings(g, "tokenizer.ggml.tokens", tokens, 9);
-    fw_test_gguf_i32s(g, "tokenizer.ggml.token_type", types, 9);
-    fw_test_gguf_strings(g, "tokenizer.ggml.merges", merges, 1);
-    fw_test_gguf_u32(g, "tokenizer.ggml.bos_token_id", 8);
-    fw_test_gguf_u32(g, "tokenizer.ggml.eos_token_id", 5);
+    (strcmp(pre, "sentencepiece") == 0 ? add_pieces : add_bytes)(g, pre);
     fw_test_gguf_string(g, "tokenizer.chat_template", "{{ messages[0].content }}");
     fw_param_table table;
     if (fw_param_table_init(&table, c) != FW_OK) abort();

@@ -19,6 +19,7 @@ void fw_test_gguf_f32(fw_test_gguf *g, const char *key, float value);
 void fw_test_gguf_bool(fw_test_gguf *g, const char *key, bool value);
 void fw_test_gguf_string(fw_test_gguf *g, const char *key, const char *value);
 void fw_test_gguf_strings(fw_test_gguf *g, const char *key, const char *const *values, uint64_t n);
+void fw_test_gguf_f32s(fw_test_gguf *g, const char *key, const float *values, uint64_t n);
 void fw_test_gguf_i32s(fw_test_gguf *g, const char *key, const int32_t *values, uint64_t n);
 /* type: a number of ggml; shape slowest first; data is padded to 32 bytes. */
 void fw_test_gguf_tensor(fw_test_gguf *g, const char *name, uint32_t type, const int64_t *shape, int rank,
@@ -29,7 +30,7 @@ void fw_test_gguf_bytes(const fw_test_gguf *g, fw_strbuf *out);
 void fw_test_gguf_fini(fw_test_gguf *g);
 
 /* Keys, tokenizer and fp32 tensors of a model of the test weights, as llama.cpp's converter writes them.
- * architecture: "llama", "qwen2", "qwen3"; pre: tokenizer.ggml.pre. */
+ * architecture: "llama", "qwen2", "qwen3"; pre: tokenizer.ggml.pre, or "sentencepiece". */
 void fw_test_gguf_model(fw_test_gguf *g, const fw_model_config *config, const char *architecture, const char *pre);
 
 #endif

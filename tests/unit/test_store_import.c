@@ -6,6 +6,7 @@
 #include "support/scratch.h"
 #include "support/store_model.h"
 #include "support/tiny_model.h"
+#include "text/tokenizer.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -64,8 +65,10 @@ static void test_every_family(void **state) {
     static const struct {
         const char *variant, *architecture, *pre;
     } families[] = {
-        {"llama_tied", "llama", "smollm"},  {"llama_bias", "llama", "llama-bpe"}, {"qwen2_tied", "qwen2", "qwen2"},
-        {"qwen2_untied", "qwen2", "qwen2"}, {"qwen3_tied", "qwen3", "qwen2"},     {"qwen3_untied", "qwen3", "gpt-2"},
+        {"llama_tied", "llama", "smollm"}, {"llama_bias", "llama", "llama-bpe"},
+        {"qwen2_tied", "qwen2", "qwen2"},  {"qwen2_untied", "qwen2", "qwen2"},
+        {"qwen3_tied", "qwen3", "qwen2"},  {"qwen3_untied", "qwen3", "gpt-2"},
+        {"llama_tied", "llama", "tekken"}, {"llama_tied", "llama", "sentencepiece"},
     };
     for (size_t f = 0; f < sizeof families / sizeof *families; f++) {
         fw_model_config config;
@@ -114,6 +117,47 @@ static json_t *load(const char *dir, const char *name) {
     json_t *value;
     must(fw_json_load(&value, fw_test_path(dir, name), 1 << 20));
     return value;
+}
+
+static void expect_encoding(const fw_tokenizer *t, const char *text, const int32_t *expected, size_t n) {
+    fw_encoder *encoder;
+    fw_ids ids = {0};
+    fw_strbuf back = {0};
+    must(fw_encoder_create(&encoder, t));
+    must(fw_tokenizer_encode(encoder, &ids, text, strlen(text), FW_ENCODE_ADD_SPECIAL | FW_ENCODE_SPECIAL));
+    assert_int_equal(ids.n, n);
+    assert_memory_equal(ids.id, expected, n * sizeof *expected);
+    must(fw_tokenizer_decode(t, &back, ids.id, ids.n, true));
+    assert_string_equal(fw_strbuf_text(&back), text);
+    fw_strbuf_fini(&back);
+    fw_ids_fini(&ids);
+    fw_encoder_destroy(encoder);
+}
+
+/* Pieces with scores become merges: the text comes out as SentencePiece cuts it, and back. */
+static void test_pieces(void **state) {
+    (void)state;
+    fw_model_config config;
+    load_config(&config, "llama_tied");
+    const char *path = fw_test_path(root, "p.gguf"), *out = fw_test_path(root, "pieces");
+    for (int prefix = 0; prefix < 2; prefix++) {
+        fw_test_gguf g = {0};
+        fw_test_gguf_model(&g, &config, "llama", "sentencepiece");
+        if (!prefix) fw_test_gguf_bool(&g, "tokenizer.ggml.add_space_prefix", false);
+        fw_test_gguf_write(&g, path);
+        fw_test_gguf_fini(&g);
+        must(fw_import_gguf(path, out, false, 0, NULL));
+        fw_tokenizer *t;
+        must(fw_tokenizer_load(&t, out));
+        assert_true(fw_tokenizer_is_special(t, 1) && fw_tokenizer_eos_id(t) == 2);
+        /* the best score goes first: bc before ab, ab before a space and a; A is a byte */
+        if (prefix)
+            expect_encoding(t, "abc b", (const int32_t[]){1, 4, 10, 4, 6}, 5);
+        else
+            expect_encoding(t, "abcA ab", (const int32_t[]){1, 10, 3, 4, 8}, 5);
+        fw_tokenizer_destroy(t);
+        must(fw_dir_remove(out));
+    }
 }
 
 static void test_tokenizer_files(void **state) {
@@ -236,10 +280,10 @@ static void test_refused(void **state) {
     fw_test_gguf_write(&g, path);
     fw_test_gguf_fini(&g);
     expect_message(fw_import_gguf(path, out, false, 0, NULL), FW_ERR_INPUT, "general.architecture \"gemma\" is not");
-    fw_test_gguf_model(&g, &config, "llama", "tekken");
+    fw_test_gguf_model(&g, &config, "llama", "bloom");
     fw_test_gguf_write(&g, path);
     fw_test_gguf_fini(&g);
-    expect_message(fw_import_gguf(path, out, false, 0, NULL), FW_ERR_INPUT, "tokenizer.ggml.pre \"tekken\" is not");
+    expect_message(fw_import_gguf(path, out, false, 0, NULL), FW_ERR_INPUT, "tokenizer.ggml.pre \"bloom\" is not");
     config.V = 5;
     fw_test_gguf_model(&g, &config, "llama", "smollm");
     fw_test_gguf_write(&g, path);
@@ -272,7 +316,7 @@ static void test_faults(void **state) {
     fw_model_config config;
     load_config(&config, "llama_tied");
     fw_test_gguf g = {0};
-    fw_test_gguf_model(&g, &config, "llama", "llama-bpe");
+    fw_test_gguf_model(&g, &config, "llama", "sentencepiece");
     const char *path = fw_test_path(root, "f.gguf"), *out = fw_test_path(own, "out");
     fw_test_gguf_write(&g, path);
     fw_test_gguf_fini(&g);
@@ -300,10 +344,8 @@ static void test_faults(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_family),
-        cmocka_unit_test(test_tokenizer_files),
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_every_family), cmocka_unit_test(test_tokenizer_files), cmocka_unit_test(test_pieces),
+        cmocka_unit_test(test_refused),      cmocka_unit_test(test_faults),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
