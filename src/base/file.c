@@ -16,9 +16,18 @@
 
 enum { WRITER_BUFFER_BYTES = 1 << 20 };
 
-static _Atomic uint64_t write_countdown;
+static _Atomic uint64_t write_countdown, sync_countdown;
 
 void fw_file_fail_write_at(uint64_t n) { atomic_store(&write_countdown, n); }
+void fw_file_fail_sync_at(uint64_t n) { atomic_store(&sync_countdown, n); }
+
+static int sync_file(int fd) {
+    if (atomic_load(&sync_countdown) != 0 && atomic_fetch_sub(&sync_countdown, 1) == 1) {
+        errno = EIO;
+        return -1;
+    }
+    return fsync(fd);
+}
 
 /* write() until all is out; the one place where bytes leave for the disk. */
 static fw_status write_all(int fd, const char *path, const uint8_t *bytes, size_t n_bytes) {
@@ -195,7 +204,7 @@ fw_status fw_dir_remove(const char *path) {
 fw_status fw_dir_sync(const char *path) {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return fw_fail(FW_ERR_IO, "cannot open folder %s: %s", path, strerror(errno));
-    int result = fsync(fd), reason = errno;
+    int result = sync_file(fd), reason = errno;
     close(fd);
     /* Some network file systems cannot sync a folder and say EINVAL: there is nothing more to do there. */
     if (result != 0 && reason != EINVAL) return fw_fail(FW_ERR_IO, "cannot sync folder %s: %s", path, strerror(reason));
@@ -301,7 +310,7 @@ fw_status fw_file_writer_write(fw_file_writer *w, const void *bytes, size_t n_by
 
 fw_status fw_file_writer_commit(fw_file_writer *w) {
     FW_TRY(flush(w));
-    if (fsync(w->fd) != 0) return fw_fail(FW_ERR_IO, "syncing %s: %s", w->path, strerror(errno));
+    if (sync_file(w->fd) != 0) return fw_fail(FW_ERR_IO, "syncing %s: %s", w->path, strerror(errno));
     int closed = close(w->fd);
     w->fd = -1;
     if (closed != 0) return fw_fail(FW_ERR_IO, "closing %s: %s", w->path, strerror(errno));

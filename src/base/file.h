@@ -66,5 +66,7 @@ void fw_file_writer_close(fw_file_writer *w);
 
 /* Tests: the n-th write call from now fails with ENOSPC (1 = the next); 0 switches it off. */
 void fw_file_fail_write_at(uint64_t n);
+/* The same of the n-th sync, of a file or a folder, with EIO. */
+void fw_file_fail_sync_at(uint64_t n);
 
 #endif

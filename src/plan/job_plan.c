@@ -25,6 +25,7 @@ static fw_status lay_out(fw_job_plan *p, const fw_plan_input *in, fw_shard_strat
     fw_activations_fini(&a);
     if (status == FW_OK) {
         fw_memory_plan_make(&p->memory, &p->arena, in->scratch_bytes, in->host_bytes);
+        if (in->copy_bytes > 0) fw_memory_plan_add_host(&p->memory, "copy of the share, for saving", in->copy_bytes);
         if (shard.training) status = fw_shard_traffic_of(&p->traffic, &p->layout, in->micro_n);
     }
     if (status != FW_OK) fw_job_plan_fini(p);

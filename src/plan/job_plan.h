@@ -16,6 +16,7 @@ typedef struct fw_plan_input {
     int world;
     int64_t micro_n;                               /* micro-batches of a step */
     size_t token_bytes, scratch_bytes, host_bytes; /* device memory for tokens; scratch; dataset */
+    size_t copy_bytes;                             /* host memory of --save_async */
 } fw_plan_input;
 
 enum { FW_PLAN_REASON_BYTES = 256 };

@@ -38,6 +38,12 @@ void fw_memory_plan_make(fw_memory_plan *plan, const fw_arena *arena, size_t scr
     plan->total_bytes = sum(sum(plan->device_bytes, plan->shared_bytes), plan->host_bytes);
 }
 
+void fw_memory_plan_add_host(fw_memory_plan *plan, const char *what, size_t bytes) {
+    add_row(plan, what, FW_PLAN_HOST, 0, bytes);
+    plan->host_bytes = sum(plan->host_bytes, bytes);
+    plan->total_bytes = sum(plan->total_bytes, bytes);
+}
+
 static bool fits_machine(const fw_memory_plan *plan, const fw_memory_budget *b) {
     uint64_t needed, of_rank = b->on_gpu ? plan->host_bytes : plan->total_bytes;
     return !__builtin_mul_overflow(of_rank, (uint64_t)b->ranks, &needed) && needed <= b->available_bytes;

@@ -8,7 +8,7 @@
 
 #include <stdbool.h>
 
-enum { FW_PLAN_ROWS_MAX = FW_ARENA_BLOCK_MAX + 4 };
+enum { FW_PLAN_ROWS_MAX = FW_ARENA_BLOCK_MAX + 5 };
 
 /* The row "program and libraries": what the program itself, its libraries, the tokenizer and small tables take in every
  * rank, measured on x86-64 and rounded up. It is the constant of what a plan promises: once a step has been as long as
@@ -39,6 +39,8 @@ const char *fw_plan_size(char *text, uint64_t bytes);
 
 /* scratch_bytes: of the device, for the largest shapes. host_bytes: the dataset and other host memory of the rank. */
 void fw_memory_plan_make(fw_memory_plan *out, const fw_arena *arena, size_t scratch_bytes, size_t host_bytes);
+/* One more row of the host's. */
+void fw_memory_plan_add_host(fw_memory_plan *plan, const char *what, size_t bytes);
 
 /* What there is for the ranks of one machine. */
 typedef struct fw_memory_budget {

@@ -28,7 +28,7 @@ static fw_status run(fw_job *job, const fw_options *o, fw_dataset **dataset, fw_
                                .document_n = fw_batcher_max_documents(*batcher),
                                .longest_n = (*dataset)->stats.longest_n,
                                .attention = fw_job_attention(o)};
-    FW_TRY(fw_job_allocate(job, o, &a, false, fw_job_dataset_bytes(*dataset)));
+    FW_TRY(fw_job_allocate(job, o, &a, false, fw_job_dataset_bytes(*dataset), 0));
 
     fw_step step = fw_job_step(job);
     fw_loss_sum sum;

@@ -133,14 +133,15 @@ static fw_status shard_options(fw_plan_input *in, const fw_job *job, const fw_op
 
 /* Plan first; nothing is taken unless it fits. */
 static fw_status make_plan(fw_job *job, const fw_options *o, const fw_activation_options *a, bool training,
-                           size_t host_bytes) {
+                           size_t host_bytes, size_t copy_bytes) {
     int world = fw_comm_world(job->comm);
     fw_plan_input in = {.model = &job->model,
                         .activations = *a,
                         .world = world,
                         .micro_n = 1,
                         .token_bytes = fw_micro_batch_bytes(a->N_max),
-                        .host_bytes = host_bytes};
+                        .host_bytes = host_bytes,
+                        .copy_bytes = copy_bytes};
     FW_TRY(shard_options(&in, job, o, training));
     fw_activations sized;
     FW_TRY(fw_activations_init(&sized, &job->model, a, NULL));
@@ -176,8 +177,8 @@ static fw_status take(fw_job *job, const fw_activation_options *a) {
 }
 
 fw_status fw_job_allocate(fw_job *job, const fw_options *o, const fw_activation_options *a, bool training,
-                          size_t host_bytes) {
-    FW_TRY(fw_comm_agree(job->comm, make_plan(job, o, a, training, host_bytes)));
+                          size_t host_bytes, size_t copy_bytes) {
+    FW_TRY(fw_comm_agree(job->comm, make_plan(job, o, a, training, host_bytes, copy_bytes)));
     /* Taking is collective: a rank that fails in it does not come to an agreement, its caller aborts the job. */
     FW_TRY(take(job, a));
     return fw_comm_barrier(job->comm);

@@ -181,10 +181,17 @@ done:
     return status;
 }
 
+static fw_status take_copy(fw_run_state *s) {
+    if (!s->options->save_async || s->options->save_strategy == FW_WHEN_NO) return FW_OK;
+    return fw_save_async_create(&s->async, s->job->shard, &s->job->model.table, fw_comm_rank(s->job->comm),
+                                fw_comm_world(s->job->comm), s->job->cpu_first, s->job->cpu_n);
+}
+
 fw_status fw_run_state_begin(fw_run_state *s, fw_run_place *place) {
     fw_comm *comm = s->job->comm;
     char path[FW_COMM_EXCHANGE_BYTES] = "";
     *place = (fw_run_place){0};
+    FW_TRY(fw_comm_agree(comm, take_copy(s)));
     fw_status status = FW_OK;
     if (is_writer(s)) {
         char *checkpoint = NULL;
@@ -277,6 +284,9 @@ fw_status fw_run_state_export(fw_run_state *s, char **path) {
 }
 
 void fw_run_state_end(fw_run_state *s) {
+    fw_save_async_destroy(s->async);
+    s->async = NULL;
+    fw_checkpoint_writer_close(&s->behind.writer);
     fw_output_lock_release(&s->lock);
     json_decref(s->identity);
     s->identity = NULL;

@@ -5,18 +5,8 @@
 #include "store/checkpoint.h"
 #include "store/run_folder.h"
 #include "train/job.h"
+#include "train/save_async.h"
 #include "train/schedule.h"
-
-typedef struct fw_run_state {
-    const fw_options *options; /* borrowed, as all below */
-    fw_job *job;
-    const fw_dataset *dataset;
-    const fw_batcher *batcher;
-    fw_output_lock lock;   /* rank 0 */
-    json_t *identity;      /* rank 0: what run.json says */
-    char *last_checkpoint; /* written by this run */
-    int64_t last_saved_step;
-} fw_run_state;
 
 /* Where the run stands when it is saved. */
 typedef struct fw_run_progress {
@@ -27,6 +17,23 @@ typedef struct fw_run_progress {
     const fw_schedule *schedule;
 } fw_run_progress;
 
+typedef struct fw_run_state {
+    const fw_options *options; /* borrowed, as all below */
+    fw_job *job;
+    const fw_dataset *dataset;
+    const fw_batcher *batcher;
+    fw_output_lock lock;   /* rank 0 */
+    json_t *identity;      /* rank 0: what run.json says */
+    char *last_checkpoint; /* written by this run */
+    int64_t last_saved_step;
+    fw_save_async *async;            /* --save_async */
+    struct {                         /* the save that runs behind the training */
+        fw_checkpoint_writer writer; /* rank 0 */
+        fw_run_progress progress;
+        char dir[FW_COMM_EXCHANGE_BYTES];
+    } behind;
+} fw_run_state;
+
 /* Where a checkpoint stands: see fw_run_progress. All 0: from the start. */
 typedef struct fw_run_place {
     int64_t step, epoch_i, position;
@@ -35,8 +42,15 @@ typedef struct fw_run_place {
 /* Take the output folder and find where to go on. Everything is loaded when that is not the start.
  * Collective. Errors: FW_ERR_OPTION (another run holds the folder, or another run's files are in it), FW_ERR_INPUT. */
 fw_status fw_run_state_begin(fw_run_state *s, fw_run_place *place);
-/* Write a checkpoint, each rank its own part of it; prune. Collective. */
-fw_status fw_run_state_save(fw_run_state *s, const fw_run_progress *progress); /* save_state.c */
+/* Write a checkpoint, each rank its own part of it; prune. With --save_async it is begun, after the one before has been
+ * finished. Collective. */
+fw_status fw_run_state_save(fw_run_state *s, const fw_run_progress *progress); /* save_state.c, as the next three */
+/* The same on all ranks: a save that was begun has not been finished. */
+bool fw_run_state_is_saving(const fw_run_state *s);
+/* This rank's part of it is on the disk, or has failed: finish does not wait for it. */
+bool fw_run_state_has_written(const fw_run_state *s);
+/* Wait for all parts and make them one; nothing when none is on its way. Collective. */
+fw_status fw_run_state_finish_save(fw_run_state *s);
 /* --load_best_model_at_end: the weights of the best checkpoint, when that is not the last step. *step: its step; 0: the
  * weights stay. Collective. */
 fw_status fw_run_state_load_best(fw_run_state *s, int64_t *step, double *eval_loss);

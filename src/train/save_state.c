@@ -119,34 +119,63 @@ static fw_status begin(fw_run_state *s, fw_checkpoint_writer *w, int64_t step, c
     return fw_comm_wait(comm, &request);
 }
 
-static fw_status save(fw_run_state *s, fw_checkpoint_writer *w, json_t **part, const fw_run_progress *p) {
+/* All parts are written, or have failed to be: `status` and `mine` are this rank's. Releases `mine`. */
+static fw_status unite(fw_run_state *s, fw_checkpoint_writer *w, fw_status status, json_t *mine,
+                       const fw_run_progress *p) {
     fw_comm *comm = s->job->comm;
-    char dir[FW_COMM_EXCHANGE_BYTES];
-    json_t *mine = NULL;
+    json_t *part[FW_COMM_MAX_WORLD] = {0};
     fw_strbuf text = {0};
-    FW_TRY(begin(s, w, p->step, dir));
-    fw_status status = write_part(s, &mine, dir);
     if (status == FW_OK) status = fw_json_dump(&text, mine, JSON_COMPACT);
     json_decref(mine);
     status = fw_comm_agree(comm, status);
     if (status == FW_OK) status = gather_parts(s, part, fw_strbuf_text(&text));
     fw_strbuf_fini(&text);
-    FW_TRY(status);
-    return fw_comm_agree(comm, is_writer(s) ? commit(s, w, part, p) : FW_OK);
+    if (status == FW_OK) status = fw_comm_agree(comm, is_writer(s) ? commit(s, w, part, p) : FW_OK);
+    for (int i = 0; i < fw_comm_world(comm); i++) json_decref(part[i]);
+    if (status == FW_OK) s->last_saved_step = p->step;
+    return status;
+}
+
+static fw_status save_now(fw_run_state *s, const fw_run_progress *p) {
+    char dir[FW_COMM_EXCHANGE_BYTES];
+    fw_checkpoint_writer w = {0};
+    json_t *mine = NULL;
+    fw_comm_host_work_begin(s->job->comm, "writing a checkpoint");
+    fw_status status = begin(s, &w, p->step, dir);
+    if (status == FW_OK) {
+        status = write_part(s, &mine, dir);
+        status = unite(s, &w, status, mine, p);
+    }
+    fw_comm_host_work_end(s->job->comm);
+    fw_checkpoint_writer_close(&w);
+    return status;
+}
+
+/* ---- behind the training */
+
+static fw_status save_behind(fw_run_state *s, const fw_run_progress *p) {
+    FW_TRY(fw_run_state_finish_save(s)); /* one at a time */
+    FW_TRY(begin(s, &s->behind.writer, p->step, s->behind.dir));
+    s->behind.progress = *p;
+    return fw_comm_agree(s->job->comm, fw_save_async_start(s->async, s->behind.dir));
 }
 
 fw_status fw_run_state_save(fw_run_state *s, const fw_run_progress *progress) {
-    const int world = fw_comm_world(s->job->comm);
-    fw_checkpoint_writer w = {0};
-    json_t *part[FW_COMM_MAX_WORLD] = {0};
+    return s->async != NULL ? save_behind(s, progress) : save_now(s, progress);
+}
+
+bool fw_run_state_is_saving(const fw_run_state *s) { return s->async != NULL && fw_save_async_is_running(s->async); }
+bool fw_run_state_has_written(const fw_run_state *s) { return s->async == NULL || fw_save_async_is_done(s->async); }
+
+fw_status fw_run_state_finish_save(fw_run_state *s) {
+    if (!fw_run_state_is_saving(s)) return FW_OK;
+    json_t *mine = NULL;
     fw_comm_host_work_begin(s->job->comm, "writing a checkpoint");
-    fw_status status = save(s, &w, part, progress);
+    fw_status status = fw_save_async_wait(s->async, &mine);
+    status = unite(s, &s->behind.writer, status, mine, &s->behind.progress);
     fw_comm_host_work_end(s->job->comm);
-    for (int i = 0; i < world; i++) json_decref(part[i]);
-    fw_checkpoint_writer_close(&w);
-    FW_TRY(status);
-    s->last_saved_step = progress->step;
-    return FW_OK;
+    fw_checkpoint_writer_close(&s->behind.writer);
+    return status;
 }
 
 /* ---- before the first step */

@@ -46,6 +46,7 @@ typedef struct trainer {
     double last_logged_loss;
     double step_loss, eval_loss; /* of the step at hand; NAN: not measured */
     fw_deadline deadline;
+    uint64_t save_begin_ns;
     uint64_t peak_bytes;
     fw_shard_counters traffic; /* of all steps of this process */
     fw_shard_counters read;    /* the last reading: what comes after it belongs to the next step */
@@ -118,7 +119,9 @@ static fw_status allocate(trainer *t) {
                                .longest_n = longest,
                                .attention = fw_job_attention(o)};
     size_t token_bytes = fw_job_dataset_bytes(t->dataset) + fw_job_dataset_bytes(t->eval_dataset);
-    FW_TRY(fw_job_allocate(&t->job, o, &a, true, token_bytes));
+    const bool copies = o->save_async && o->save_strategy != FW_WHEN_NO;
+    const size_t copy_bytes = copies ? fw_save_async_bytes(&t->job.model.table, fw_comm_world(t->job.comm)) : 0;
+    FW_TRY(fw_job_allocate(&t->job, o, &a, true, token_bytes, copy_bytes));
     t->step = fw_job_step(&t->job);
     t->step.batcher = t->batcher;
     t->step.max_grad_norm = o->max_grad_norm;
@@ -163,6 +166,21 @@ static fw_status evaluate(trainer *t, int64_t step) {
     return FW_OK;
 }
 
+static void tell_saved(trainer *t) {
+    fw_deadline_note(&t->deadline.save_s, fw_host_now_ns() - t->save_begin_ns);
+    if (t->hooks->saved != NULL) t->hooks->saved(t->hooks->context, t->state.last_saved_step, t->state.last_checkpoint);
+}
+
+/* The save behind the training, if there is one. */
+static fw_status finish_save(trainer *t) {
+    if (!fw_run_state_is_saving(&t->state)) return FW_OK;
+    uint64_t start_ns = fw_trace_now();
+    FW_TRY(fw_run_state_finish_save(&t->state));
+    fw_trace_since(FW_TRACE_HOST, "end of a save", start_ns);
+    tell_saved(t);
+    return FW_OK;
+}
+
 static fw_status save(trainer *t, int64_t step) {
     uint64_t start_ns = fw_trace_now();
     fw_run_progress progress = {.step = step,
@@ -171,11 +189,11 @@ static fw_status save(trainer *t, int64_t step) {
                                 .eval_loss = t->eval_loss,
                                 .schedule = &t->schedule};
     fw_course_done(&t->course, step, &progress.epoch_i, &progress.position);
-    uint64_t begin_ns = fw_host_now_ns();
+    FW_TRY(finish_save(t)); /* of the one before */
+    t->save_begin_ns = fw_host_now_ns();
     FW_TRY(fw_run_state_save(&t->state, &progress));
-    fw_deadline_note(&t->deadline.save_s, fw_host_now_ns() - begin_ns);
     fw_trace_since(FW_TRACE_HOST, "save", start_ns);
-    if (t->hooks->saved != NULL) t->hooks->saved(t->hooks->context, step, t->state.last_checkpoint);
+    if (!fw_run_state_is_saving(&t->state)) tell_saved(t);
     return FW_OK;
 }
 
@@ -183,11 +201,12 @@ static fw_status save(trainer *t, int64_t step) {
 static fw_status agree_after_step(trainer *t, bool *stop) {
     enum { GO_ON, TIME_IS_SHORT, SIGNALLED };
     const bool short_of_time = fw_deadline_is_near(&t->deadline, fw_host_now_ns());
-    int64_t values[2] = {fw_interrupt_requested() ? SIGNALLED
+    int64_t values[3] = {fw_interrupt_requested() ? SIGNALLED
                          : short_of_time          ? TIME_IS_SHORT
                                                   : GO_ON,
-                         (int64_t)fw_job_peak_bytes(&t->job)};
-    FW_TRY(fw_comm_max_i64(t->job.comm, values, 2));
+                         (int64_t)fw_job_peak_bytes(&t->job), !fw_run_state_has_written(&t->state)};
+    FW_TRY(fw_comm_max_i64(t->job.comm, values, 3));
+    if (values[2] == 0) FW_TRY(finish_save(t)); /* all parts are on the disk: nobody waits */
     *stop = values[0] != GO_ON;
     if (values[0] == TIME_IS_SHORT && fw_comm_rank(t->job.comm) == 0)
         fw_log_info("--max_time %s is near: saving what has been trained", t->o->max_time);
@@ -361,6 +380,7 @@ static fw_status load_best(trainer *t) {
 
 static fw_status finish(trainer *t, fw_status loop_status) {
     char *model_dir = NULL;
+    FW_TRY(finish_save(t));
     FW_TRY(agree_on_waits(t));
     if (loop_status == FW_OK && !t->hooks->keeps_nothing) {
         uint64_t start_ns = fw_trace_now();

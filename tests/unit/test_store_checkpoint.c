@@ -186,30 +186,38 @@ static void test_list_and_prune(void **unused) {
     fw_free(newest);
 }
 
-/* The disk fills up at the n-th write, or the n-th allocation fails: the checkpoint that was there stays good. */
+/* The disk fills up at the n-th write, the n-th allocation or sync fails: the checkpoint that was there stays good. */
 static void test_faults(void **unused) {
     (void)unused;
     char out[FW_TEST_PATH_BYTES];
     fw_test_scratch_make(out);
     fw_test_must(fw_test_save(out, 5));
-    int entries = fw_test_count_entries(out), failures[2] = {0, 0};
-    for (int kind = 0; kind < 2; kind++)
+    int entries = fw_test_count_entries(out), failures[3] = {0};
+    for (int kind = 0; kind < 3; kind++, entries = fw_test_count_entries(out))
         for (uint64_t n = 1;; n++) {
             if (kind == 0)
                 fw_file_fail_write_at(n);
-            else
+            else if (kind == 1)
                 fw_alloc_fail_at(n);
+            else
+                fw_file_fail_sync_at(n);
             fw_status status = fw_test_save(out, 5 + kind);
             fw_file_fail_write_at(0);
+            fw_file_fail_sync_at(0);
             fw_alloc_fail_at(0);
             if (status == FW_OK) break;
             failures[kind]++;
-            if (status != (kind == 0 ? FW_ERR_IO : FW_ERR_NOMEM)) fail_msg("%d: %s", (int)n, fw_trail_message());
+            if (status != (kind != 1 ? FW_ERR_IO : FW_ERR_NOMEM)) fail_msg("%d: %s", (int)n, fw_trail_message());
+            if (kind == 2 && fw_dir_exists(fw_test_step_path(out, 7))) { /* the last: the folder that holds it */
+                fw_test_must(fw_checkpoint_verify(fw_test_step_path(out, 7), true));
+                fw_test_must(fw_dir_remove(fw_test_step_path(out, 7)));
+            }
             assert_int_equal(fw_test_count_entries(out), entries);
             fw_test_must(fw_checkpoint_verify(fw_test_step_path(out, 5), true));
             if (kind == 1 && n > 200) n += 12;
         }
-    if (failures[0] < 5 || failures[1] < 50) fail_msg("%d writes, %d allocations", failures[0], failures[1]);
+    if (failures[0] < 5 || failures[1] < 50 || failures[2] < 10)
+        fail_msg("%d writes, %d allocations, %d syncs", failures[0], failures[1], failures[2]);
     uint64_t n = 1;
     for (;; n++) { /* reading back */
         float *block;

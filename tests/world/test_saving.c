@@ -59,6 +59,47 @@ static void test_what_is_kept(void **state) {
     fw_test_same_folder(out, fw_test_run_path("kept", "final"));
 }
 
+/* Behind the training: the same files as in front of it, also when the run is stopped while one is on its way. */
+static void test_async(void **state) {
+    (void)state;
+    static const char *const strategies[] = {"ddp", "zero2", "zero3"};
+    for (int s = 0; s < 3; s++) {
+        char words[256], front[32], behind[32];
+        const char *common = "--num_processes 2 --max_steps 7 --save_steps 2 --strategy";
+        snprintf(front, sizeof front, "front-%d", s);
+        snprintf(behind, sizeof behind, "behind-%d", s);
+        snprintf(words, sizeof words, "%s %s", common, strategies[s]);
+        assert_int_equal(fw_test_run_train(front, 0, words), 0);
+        snprintf(words, sizeof words, "%s %s --save_async --save_total_limit 0", common, strategies[s]);
+        assert_int_equal(fw_test_run_train(behind, 0, words), 0);
+        for (int step = 2; step <= 8; step += 2) {
+            char name[32];
+            snprintf(name, sizeof name, "step-%08d", step == 8 ? 7 : step);
+            char **names;
+            size_t n;
+            assert_int_equal(fw_dir_list(&names, &n, fw_test_run_path(front, name)), FW_OK);
+            assert_true(n > 4);
+            for (size_t i = 0; i < n; i++)
+                if (strcmp(names[i], "manifest.json") != 0)
+                    fw_test_same_file(fw_test_path(fw_test_run_path(front, name), names[i]),
+                                      fw_test_path(fw_test_run_path(behind, name), names[i]));
+            fw_dir_list_free(names, n);
+        }
+        fw_test_run_same_final(front, behind);
+    }
+    fw_test_run_args a;
+    fw_test_command c;
+    fw_test_run_make_args(&a, "stopped",
+                          "--num_processes 2 --max_steps 100000 --save_steps 1 --save_async "
+                          "--save_total_limit 2");
+    assert_int_equal(fw_test_command_start(&c, a.argv, NULL), 0);
+    assert_true(fw_test_run_wait_for_steps(&c, "stopped", 4));
+    kill(c.pid, SIGTERM);
+    assert_int_equal(fw_test_command_finish(&c, 60), 130);
+    fw_test_command_fini(&c);
+    assert_true(has_step("stopped", (int)fw_test_run_last_metric("stopped", "step")));
+}
+
 /* Out of time: saved, exit code 130, and the same command goes on. */
 static void test_max_time(void **state) {
     (void)state;
@@ -103,7 +144,8 @@ static void test_no_place(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_what_is_kept), cmocka_unit_test(test_max_time),
-                                       cmocka_unit_test(test_usr1), cmocka_unit_test(test_no_place)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_what_is_kept), cmocka_unit_test(test_async),
+                                       cmocka_unit_test(test_max_time), cmocka_unit_test(test_usr1),
+                                       cmocka_unit_test(test_no_place)};
     return cmocka_run_group_tests(tests, fw_test_run_setup, fw_test_run_teardown);
 }

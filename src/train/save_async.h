@@ -1,0 +1,30 @@
+/* --save_async: a rank's part of a checkpoint is copied to memory of the host and written behind the training.
+ *
+ * The copy is taken once, when the run begins, and is in the memory plan: what a rank writes of weights and moments, 12
+ * bytes a parameter over all ranks. One thread writes; nothing here is collective. */
+#ifndef FW_TRAIN_SAVE_ASYNC_H
+#define FW_TRAIN_SAVE_ASYNC_H
+
+#include "shard/shard.h"
+#include "store/checkpoint.h"
+
+#include <stdbool.h>
+
+typedef struct fw_save_async fw_save_async;
+
+/* Of any rank, whatever the strategy; the same before there is a layout. */
+size_t fw_save_async_bytes(const fw_param_table *table, int world);
+/* Borrows the shard. cpu_first, cpu_n: where the thread may run; n = 0: anywhere. Errors: FW_ERR_NOMEM. */
+fw_status fw_save_async_create(fw_save_async **out, const fw_shard *shard, const fw_param_table *table, int rank,
+                               int world, int cpu_first, int cpu_n);
+/* Waits for the thread. Takes NULL. */
+void fw_save_async_destroy(fw_save_async *a);
+
+/* Copy and begin to write into dir, which is borrowed until wait. None may be running. */
+fw_status fw_save_async_start(fw_save_async *a, const char *dir);
+bool fw_save_async_is_running(const fw_save_async *a); /* started, and not waited for */
+bool fw_save_async_is_done(const fw_save_async *a);    /* the thread has nothing left to do */
+/* What fw_checkpoint_write_part gave in the thread. */
+fw_status fw_save_async_wait(fw_save_async *a, json_t **part);
+
+#endif
