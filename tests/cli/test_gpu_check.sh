@@ -4,7 +4,7 @@ set -uo pipefail
 failed=0
 script=$FW_SOURCE_DIR/tools/gpu_check
 out=$("$script") || { echo "listing the parts failed: $out"; failed=1; }
-for part in machine build ops attention models train ranks faults repeat sanitizer speed-ops speed-7B pytorch; do
+for part in machine build topo ops attention models train ranks faults repeat sanitizer speed-ops speed-7B pytorch; do
   grep -q "^$part " <<<"$out" || { echo "no part $part is listed"; failed=1; }
 done
 out=$("$script" nonsense 2>&1) && { echo "a part that does not exist was taken"; failed=1; }
