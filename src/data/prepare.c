@@ -1,6 +1,8 @@
 #include "data/prepare.h"
 
 #include "base/alloc.h"
+#include "base/host.h"
+#include "base/log.h"
 #include "data/selection.h"
 
 _Static_assert((int)FW_DATASET_FORMAT_TEXT == (int)FW_SHAPE_TEXT &&
@@ -8,6 +10,17 @@ _Static_assert((int)FW_DATASET_FORMAT_TEXT == (int)FW_SHAPE_TEXT &&
                "config/choices.def and data/shape.h list the shapes in one order");
 _Static_assert((int)FW_SAMPLE_BY_DOCUMENT == (int)FW_TEXT_DOCUMENT && (int)FW_TRUNCATION_DROP == (int)FW_TRUNCATE_DROP,
                "config/choices.def lists units of text and truncations in the order of room data");
+
+enum { SAY_EVERY_S = 10 };
+
+/* Tokenising may take long: how far it is, now and then. */
+static void say_progress(void *context, int64_t done_n, int64_t all_n) {
+    uint64_t *said_ns = context;
+    const uint64_t now_ns = fw_host_now_ns();
+    if (now_ns - *said_ns < SAY_EVERY_S * 1000000000ull) return;
+    *said_ns = now_ns;
+    fw_log_info("data      %lld of %lld rows of the files so far tokenised", (long long)done_n, (long long)all_n);
+}
 
 fw_dataset_options fw_data_options(const fw_prepare *p) {
     const fw_options *o = p->options;
@@ -20,9 +33,7 @@ fw_dataset_options fw_data_options(const fw_prepare *p) {
         .reader = {.shape = (fw_shape)o->dataset_format,
                    .rows = {.text_field = o->dataset_text_field, .text_unit = (fw_text_unit)o->sample_by}},
         .allow_dropped = o->allow_dropped || p->for_report,
-        .allow_empty = p->for_report,
-        .progress = p->progress,
-        .progress_context = p->progress_context};
+        .allow_empty = p->for_report};
 }
 
 static fw_status weigh(fw_dataset **d, const fw_sources *sources, uint64_t seed) {
@@ -41,7 +52,10 @@ fw_status fw_data_prepare(fw_dataset **out, fw_dataset **held_out, const fw_prep
                                     .limit_bytes = o->dataset_cache_size,
                                     .model_dir = o->model_name_or_path,
                                     .machine_thread_n = p->machine_thread_n};
-    const fw_dataset_options options = fw_data_options(p);
+    uint64_t said_ns = fw_host_now_ns();
+    fw_dataset_options options = fw_data_options(p);
+    options.progress = say_progress;
+    options.progress_context = &said_ns;
     const uint64_t seed = (uint64_t)o->data_seed;
     fw_sources sources;
     fw_dataset *d = NULL, *val = NULL;

@@ -15,8 +15,6 @@ typedef struct fw_prepare {
     int machine_thread_n; /* 0: as many as threads has */
     int all_tokens;       /* learn every token */
     int for_report;       /* rows that cannot be read are counted, a set without targets is none: nothing is an error */
-    void (*progress)(void *context, int64_t done_n, int64_t all_n);
-    void *progress_context;
 } fw_prepare;
 
 /* The data set of `name`; with held_out not NULL and val_size above 0 that part of it is put there, else NULL.
