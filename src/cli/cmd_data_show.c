@@ -4,6 +4,7 @@
 #include "cli/data_source.h"
 #include "cli/terminal.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -68,9 +69,28 @@ static fw_status put_text(shower *s) {
     return fw_strbuf_putc(&s->text, '\n');
 }
 
+/* "2 content": of message 2 (from 0); "template" alone: of none. Tokens come in the order of the text; *segment goes on. */
+static fw_status put_origin(shower *s, size_t token, size_t *segment) {
+    const fw_chat_rendering *r = &s->tokens.rendering;
+    char origin[40] = "text";
+    if (token < s->tokens.offsets.n && r->segment_n > 0) {
+        while (*segment + 1 < r->segment_n && r->segment[*segment + 1].offset <= s->tokens.offsets.offset[token])
+            ++*segment;
+        const fw_chat_segment *at = &r->segment[*segment];
+        const char *field = fw_chat_field_name(at->field);
+        if (at->message >= 0)
+            snprintf(origin, sizeof origin, "%lld %s", (long long)at->message, field);
+        else
+            snprintf(origin, sizeof origin, "%s", field);
+    }
+    return fw_strbuf_printf(&s->text, "%-18s ", origin);
+}
+
 static fw_status put_tokens(shower *s) {
+    size_t segment = 0;
     for (size_t i = 0; i < s->tokens.ids.n; i++) {
         FW_TRY(fw_strbuf_printf(&s->text, "%6zu %8d %c ", i, s->tokens.ids.id[i], is_learnt(s, i) ? '*' : ' '));
+        FW_TRY(put_origin(s, i, &segment));
         if (is_learnt(s, i) && s->style == &coloured) FW_TRY(fw_strbuf_puts(&s->text, s->style->learnt));
         FW_TRY(put_stretch(s, i, i + 1, 0));
         if (is_learnt(s, i) && s->style == &coloured) FW_TRY(fw_strbuf_puts(&s->text, s->style->context));

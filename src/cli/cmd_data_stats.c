@@ -49,6 +49,8 @@ static fw_status put_counts(fw_strbuf *text, const fw_dataset *d, const fw_optio
     if (s->reasoning_dropped_n > 0)
         FW_TRY(fw_strbuf_printf(text, "reasoning of %lld assistant turn%s left out by the chat template\n",
                                 (long long)s->reasoning_dropped_n, fw_plural_are(s->reasoning_dropped_n)));
+    if (s->turn_dropped_n > 0)
+        FW_TRY(fw_strbuf_printf(text, "messages  %lld left out by the chat template\n", (long long)s->turn_dropped_n));
     return FW_OK;
 }
 

@@ -103,7 +103,7 @@ fw_status fw_dataset_load_cached(fw_dataset **out, const fw_sources *sources, co
     FW_TRY(fw_cache_find_dir(&dir, cache));
     if (dir == NULL) return fw_dataset_load_sources(out, sources, tokenizer, chat, options);
     fw_status status;
-    FW_TRY_OR(fw_cache_find_key(&c.key, sources, options, cache), done);
+    FW_TRY_OR(fw_cache_find_key(&c.key, sources, chat, options, cache), done);
     status = load(out, &c, dir);
     if (status == FW_ERR_IO && cache->dir == NULL) {
         fw_log_warning("tokenised conversations cannot be cached and are held in memory: %s; --dataset_cache_dir names "

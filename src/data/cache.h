@@ -34,9 +34,9 @@ fw_status fw_dataset_load_cached(fw_dataset **out, const fw_sources *sources, co
 typedef struct fw_cache_key {
     uint64_t word[2];
 } fw_cache_key;
-/* Reads all files. Errors: those of reading them. */
-fw_status fw_cache_find_key(fw_cache_key *out, const fw_sources *sources, const fw_dataset_options *options,
-                            const fw_cache_options *cache);
+/* Reads all files. chat: its settings; NULL: none. Errors: those of reading the files. */
+fw_status fw_cache_find_key(fw_cache_key *out, const fw_sources *sources, const fw_chat_template *chat,
+                            const fw_dataset_options *options, const fw_cache_options *cache);
 /* The folder, heap. NULL when there is no home. */
 fw_status fw_cache_find_dir(char **out, const fw_cache_options *cache);
 

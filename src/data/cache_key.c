@@ -68,8 +68,8 @@ static fw_status feed_model(keying *k, const char *dir) {
     return FW_OK;
 }
 
-fw_status fw_cache_find_key(fw_cache_key *out, const fw_sources *sources, const fw_dataset_options *o,
-                            const fw_cache_options *cache) {
+fw_status fw_cache_find_key(fw_cache_key *out, const fw_sources *sources, const fw_chat_template *chat,
+                            const fw_dataset_options *o, const fw_cache_options *cache) {
     keying k;
     for (int i = 0; i < 2; i++) {
         fw_hash_init(&k.hash[i]);
@@ -81,6 +81,7 @@ fw_status fw_cache_find_key(fw_cache_key *out, const fw_sources *sources, const 
         o->allow_dropped, sources->max_samples, o->allow_empty};
     feed(&k, numbers, sizeof numbers);
     feed(&k, &o->labels, sizeof o->labels);
+    feed_i64(&k, chat != NULL ? (int64_t)chat->settings_hash : 0);
     feed_text(&k, o->reader.rows.text_field);
     feed_text(&k, cache->extra);
     FW_TRY(feed_model(&k, cache->model_dir));

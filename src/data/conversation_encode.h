@@ -8,13 +8,18 @@
 /* What is learnt, where the file does not say. */
 typedef struct fw_label_options {
     int all_tokens; /* every token, not only what the template marks (assistant_only_loss false) */
+    int last_turn;  /* of the assistant's turns the last only (mask_history) */
 } fw_label_options;
 
 /* Reused from one conversation to the next. Zero-initialise; release with fw_conversation_tokens_fini. */
 typedef struct fw_conversation_tokens {
     fw_ids ids;
-    fw_trained trained;         /* one a token: 1 = learnt */
+    fw_trained trained; /* one a token: 1 = learnt */
+    fw_offsets offsets; /* one a token: where it begins in the text; less by the end of text of a plain text */
+    /* The text of a conversation of messages, cut by where it comes from; a plain text has no segments. */
+    fw_chat_rendering rendering;
     size_t reasoning_dropped_n; /* assistant messages whose reasoning the template leaves out */
+    size_t turn_dropped_n;      /* messages that the template leaves out */
 } fw_conversation_tokens;
 
 /* Replaces what *out holds. Errors (FW_ERR_INPUT) do not name the file and line: the caller does. */

@@ -205,6 +205,7 @@ fw_status fw_dataset_join(fw_dataset *d, const fw_dataset *other) {
     a->target_n += b->target_n;
     if (b->longest_n > a->longest_n) a->longest_n = b->longest_n;
     a->reasoning_dropped_n += b->reasoning_dropped_n;
+    a->turn_dropped_n += b->turn_dropped_n;
     return FW_OK;
 }
 

@@ -29,7 +29,7 @@ fw_dataset_options fw_data_options(const fw_prepare *p) {
         .truncation = (fw_truncation)o->truncation_mode,
         .vocab_size = p->vocab_size,
         .threads = p->threads,
-        .labels = {.all_tokens = p->all_tokens},
+        .labels = {.all_tokens = p->all_tokens, .last_turn = p->options->mask_history},
         .reader = {.shape = (fw_shape)o->dataset_format,
                    .rows = {.text_field = o->dataset_text_field, .text_unit = (fw_text_unit)o->sample_by}},
         .allow_dropped = o->allow_dropped || p->for_report,

@@ -118,7 +118,12 @@ void fw_added_next(fw_added_walk *w, size_t *text_start, size_t *text_end, int32
         }
         size_t start = at, stop = end;
         at = end;
-        if ((added->special && !w->find_special) || (added->single_word && !is_whole_word(w, start, stop))) continue;
+        if (added->special && !w->find_special) continue;
+        if (added->special && w->is_trusted != NULL && !w->is_trusted(w->context, start, stop)) {
+            if (w->is_trusted(w->context, stop - 1, stop)) at = start + 1; /* one that is may start inside it */
+            continue;
+        }
+        if (added->single_word && !is_whole_word(w, start, stop)) continue;
         uint32_t code;
         if (added->lstrip) { /* spaces before it, unless an earlier token took them */
             while (start > w->taken) {

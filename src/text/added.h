@@ -38,6 +38,9 @@ typedef struct fw_added_walk {
     const char *text;
     size_t text_bytes;
     bool find_special; /* false: a special token's spelling is passed over as text */
+    /* Or NULL. Is there to be a special token at [start, end)? If not, its spelling is passed over too. */
+    bool (*is_trusted)(void *context, size_t start, size_t end);
+    void *context;
     size_t searched;   /* where the search goes on */
     size_t taken;      /* up to here the text belongs to earlier pieces */
     size_t spaces_end; /* where the last run of stripped spaces ends */

@@ -1,88 +1,93 @@
 /* Conversations -> the text and the ids that the model was made for, and which ids are to be learnt.
  *
- * A chat template is recognised by its meaning, not run: ChatML as SmolLM2, Qwen2/2.5 and Qwen3 define
- * it, and plain ChatML. Every other template is refused by name. For these, the rendered text equals
- * what apply_chat_template of transformers makes, byte for byte.
+ * The model's own chat template is run (text/jinja/jinja.h). The text equals what apply_chat_template of transformers
+ * makes, byte for byte, and each stretch of it knows its origin: the template, or a message and the part of it. From
+ * the origins follow, without any search in the text,
  *
- *   <|im_start|>ROLE\nCONTENT<|im_end|>\n   for each message; then <|im_start|>assistant\n for a reply
+ * 1. control tokens: one comes only from the template's own text (and from the roles that are known words, for templates
+ *    that write '<|' + role + '|>'). What a message spells stays text, unless fw_chat_template.special_in_content.
  *
- * Labels come from the rendering, never from a search in the text: each stretch of it knows whether it
- * is the template's or a message's. Learnt ("trained") are the assistant's content and the end-of-turn
- * token right after it, nothing else, not the line break that follows. */
+ * 2. labels. The turn of message i is all text that the template writes while it goes through message i. Of an
+ *    assistant's turn is learnt what the model has to write itself:
+ *      - from the end of the turn's opening. The opening is what the template writes when asked for a reply
+ *        (add_generation_prompt), in any of its modes (enable_thinking): the longest of these prompts that the turn
+ *        begins with. So an empty <think> block that the template puts before an answer is not learnt, as it is part of the
+ *        prompt when thinking is off. With a template that has no such prompt, what stands before a plain answer, when
+ *        it is more than white space (Llama 2's and Mistral's blank after [/INST] is learnt).
+ *      - content, reasoning, tool calls and what the template writes between and around them
+ *      - to the end of the turn, and with it: the first control token that the template writes after a plain answer.
+ *        A turn that ends otherwise (a tool call with another end) ends with the last control token of its own
+ *        text; without any, with its text. What follows, a line break as a rule, is not learnt.
+ *    Where the template has {% generation %} blocks, what is inside them is learnt, and nothing else.
+ *
+ * Which turns: those of the role "assistant" (FW_CHAT_LAST_TURN: the last of them only), but not the first prompt_n
+ * messages; a message's own mark (fw_learn) counts more than its role. */
 #ifndef FW_TEXT_CHAT_H
 #define FW_TEXT_CHAT_H
 
+#include "text/conversation.h"
+#include "text/jinja/jinja.h"
 #include "text/tokenizer.h"
 
-typedef enum fw_chat_style {
-    FW_CHAT_PLAIN, /* each message as it is; a fixed system message first when there is a default and no other */
-    FW_CHAT_QWEN3, /* the same, but <think>...</think> in assistant turns is rewritten, see below */
-} fw_chat_style;
-
-/* What the generation prompt writes after the opening of the assistant's turn. */
-typedef enum fw_chat_prompt {
-    FW_CHAT_PROMPT_PLAIN,    /* nothing */
-    FW_CHAT_PROMPT_SWITCH,   /* with FW_CHAT_NO_THINKING an empty <think> block */
-    FW_CHAT_PROMPT_THINKING, /* <think>\n: the model always thinks */
-} fw_chat_prompt;
-
-/* Qwen3: with q the index of the last user message that is not a <tool_response> (the last message's when
- * there is none),
- *   - in assistant turns before q, everything up to the last </think> is dropped;
- *   - after q, reasoning is written as <think>\nREASONING\n</think>\n\n, and the conversation's last
- *     message gets an empty block when it has no reasoning.
- * A <think> block that the message itself held is learnt, one that the template adds is not. */
+/* Constant once loaded, but for the settings at the end; any number of threads may share it. */
 typedef struct fw_chat_template {
-    fw_chat_style style;
-    fw_chat_prompt prompt;
-    char *system_default; /* owned; content of the system message written when the first is none; or NULL */
+    fw_jinja_program *plain, *with_tools; /* with_tools: for conversations with tools ("tool_use"), or NULL */
+    json_t *special;                      /* bos_token, eos_token, ... of tokenizer_config.json, as texts */
+    /* What it writes around a plain answer, found by asking it: */
+    char **prompt; /* the openings of a reply, the longest first */
+    size_t prompt_n;
+    char *opening; /* of an assistant's turn, as in a conversation */
+    char *ending;  /* all that follows a last answer */
+    /* settings; see fw_chat_template_set */
+    json_t *variables;
+    bool special_in_content;
+    time_t now;
+    uint64_t settings_hash; /* of what they change: token caches are named by it */
 } fw_chat_template;
 
-/* From chat_template.jinja, else "chat_template" of tokenizer_config.json (a string, or a list of named
- * templates of which "default" is taken). Errors: FW_ERR_INPUT (none there, or not one of these). */
+/* From chat_template.jinja, else "chat_template" of tokenizer_config.json: a string, or a list of named templates of which
+ * "default" is taken, and "tool_use" for conversations with tools. Errors: FW_ERR_INPUT (none there; not Jinja: line). */
 fw_status fw_chat_template_load(fw_chat_template *out, const char *model_dir);
-/* The same from the template's text; `where` names it in messages. */
+/* The same from the template's text, without special tokens; `where` names it in messages. */
 fw_status fw_chat_template_parse(fw_chat_template *out, const char *jinja, const char *where);
-void fw_chat_template_fini(fw_chat_template *chat);
-/* "ChatML", "ChatML with default system message", "Qwen3 ChatML". */
-const char *fw_chat_template_name(const fw_chat_template *chat);
+void fw_chat_template_fini(fw_chat_template *chat); /* takes a zeroed one */
 
-/* Borrowed strings. Roles: "system", "user", "assistant"; others are refused by name. */
-typedef struct fw_chat_message {
-    const char *role;
-    const char *content; /* UTF-8, may hold zero bytes */
-    size_t content_bytes;
-} fw_chat_message;
-
-typedef enum fw_chat_kind {
-    FW_CHAT_TEMPLATE, /* written by the template: control tokens in it are control tokens */
-    FW_CHAT_CONTENT,  /* written by a person or model: stays text, "<|im_end|>" in it included */
-} fw_chat_kind;
+/* variables: a JSON object whose entries every rendering gets (enable_thinking, ...), or NULL. date: "YYYY-MM-DD" for
+ * strftime_now, or NULL for the day on which the template was loaded. Errors: FW_ERR_OPTION. */
+fw_status fw_chat_template_set(fw_chat_template *chat, const char *variables, const char *date,
+                               bool special_in_content);
 
 typedef struct fw_chat_segment {
     size_t offset, bytes; /* where in the rendered text */
-    int64_t message;      /* index of the message it belongs to; -1: none (default system, generation prompt) */
-    fw_chat_kind kind;
-    bool trained;
+    int64_t message;      /* -1: none (default system message, generation prompt, tools) */
+    fw_chat_field field;
+    bool generation; /* inside a {% generation %} block */
+    bool trained;    /* learnt; set by fw_chat_encode */
 } fw_chat_segment;
+
+/* "template", "content", "tool arguments", ... */
+const char *fw_chat_field_name(fw_chat_field field);
 
 /* A rendered conversation. Zero-initialise, reuse at will, release with fw_chat_rendering_fini. */
 typedef struct fw_chat_rendering {
-    fw_strbuf text;
+    const char *text; /* lies in memory */
+    size_t text_bytes;
     fw_chat_segment *segment; /* cover the text without gaps, in order */
     size_t segment_n, segment_cap;
     size_t reasoning_dropped_n; /* assistant messages whose reasoning the template leaves out */
+    size_t turn_dropped_n;      /* messages with content of which the template writes nothing */
+    fw_jinja_memory memory;
 } fw_chat_rendering;
 
 /* Flags of render and encode. */
 enum {
     FW_CHAT_GENERATION_PROMPT = 1, /* end with the opening of an assistant turn */
-    FW_CHAT_NO_THINKING = 2,       /* Qwen3's enable_thinking=false: see FW_CHAT_PROMPT_SWITCH */
+    FW_CHAT_LAST_TURN = 2,         /* learn the last assistant turn only */
 };
 
-/* Errors: FW_ERR_INPUT (no message, unknown role: with the message's index), FW_ERR_NOMEM. */
-fw_status fw_chat_render(fw_chat_rendering *out, const fw_chat_template *chat, const fw_chat_message *messages,
-                         size_t message_n, unsigned flags);
+/* Errors: FW_ERR_INPUT (no message; what the template refuses, with its line), FW_ERR_NOMEM. */
+fw_status fw_chat_render(fw_chat_rendering *out, const fw_chat_template *chat, const fw_conversation *conversation,
+                         unsigned flags);
 void fw_chat_rendering_fini(fw_chat_rendering *rendering);
 
 /* One byte per id: 1 = learnt. Zero-initialise; release with fw_trained_fini. */
@@ -92,16 +97,16 @@ typedef struct fw_trained {
 } fw_trained;
 void fw_trained_fini(fw_trained *trained);
 
-/* Render, then append ids and marks (trained may be NULL). Equal to encoding the rendered text as a whole
- * when no content spells a control token; content that does stays text. No BOS or EOS is added: the
- * template writes what it wants. A token that covers bytes of the template and of content is learnt only
- * when its first byte is. On failure *ids and *trained are as they were. reasoning_dropped_n may be NULL.
- * Errors: as render; FW_ERR_INPUT when the tokenizer lacks <|im_start|> or <|im_end|> as special tokens. */
-fw_status fw_chat_encode(fw_encoder *encoder, const fw_chat_template *chat, const fw_chat_message *messages,
-                         size_t message_n, unsigned flags, fw_ids *ids, fw_trained *trained,
-                         size_t *reasoning_dropped_n);
+/* Render, then append ids, the byte of the text where each begins, and marks. Equal to encoding the rendered text
+ * as a whole when no content spells a control token. No BOS or EOS is added: the template writes what it wants. A token
+ * over a border of what is learnt counts for the side of its first byte. On failure the lists are as they were.
+ * Errors: as render; FW_ERR_INPUT (UTF-8). */
+fw_status fw_chat_encode(fw_encoder *encoder, const fw_chat_template *chat, const fw_conversation *conversation,
+                         unsigned flags, fw_chat_rendering *rendering, fw_ids *ids, fw_offsets *offsets,
+                         fw_trained *trained);
 
-/* The id that ends an assistant turn (<|im_end|>), or -1 when the tokenizer has none. Generation stops on it. */
+/* The id that ends an assistant turn: the first control token of chat->ending; -1 when there is none. Generation stops
+ * on it. */
 int32_t fw_chat_end_of_turn_id(const fw_tokenizer *tokenizer, const fw_chat_template *chat);
 
 #endif

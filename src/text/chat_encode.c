@@ -1,131 +1,117 @@
-/* A rendered conversation -> ids and marks. Control tokens of the template cut the text; what lies between
- * two of them is encoded as one run, since a word may span template and content, with control tokens that
- * content spells left as text. */
+/* A rendered conversation -> ids and marks. The text is encoded as a whole; a control token counts only where the
+ * template, or a role that is a known word, wrote all of it. */
 #include "base/alloc.h"
 #include "text/chat.h"
+#include "text/chat_label.h"
 #include "text/tokenizer_parts.h"
 
-#include <stdio.h>
 #include <string.h>
-
-static const char turn_start[] = "<|im_start|>", turn_end[] = "<|im_end|>";
-
-typedef struct chat_encoder {
-    fw_encoder *encoder;
-    fw_chat_rendering rendering;
-    fw_offsets offsets;
-    fw_ids *ids;
-    fw_trained *trained; /* NULL: no marks wanted */
-    size_t segment;      /* of the last looked up offset: offsets only rise */
-    size_t run_start;    /* text before this is encoded */
-} chat_encoder;
 
 void fw_trained_fini(fw_trained *trained) {
     fw_free(trained->mark);
     *trained = (fw_trained){0};
 }
 
-static fw_status put_mark(chat_encoder *c, size_t offset) {
-    if (c->trained == NULL) return FW_OK;
-    fw_trained *t = c->trained;
-    if (t->n == t->cap) {
-        size_t cap = t->cap ? 2 * t->cap : 64;
-        FW_TRY(FW_GROW_ARRAY(t->mark, cap));
-        t->cap = cap;
-    }
-    const fw_chat_segment *segment = c->rendering.segment;
-    while (offset >= segment[c->segment].offset + segment[c->segment].bytes) c->segment++;
-    t->mark[t->n++] = segment[c->segment].trained;
-    return FW_OK;
+/* Roles that may be a part of a control token, as in '<|' + role + '|>'. Any other word could make one that no template
+ * meant: a role "endoftext". */
+static bool is_known_role(const char *text, size_t bytes) {
+    static const char *const roles[] = {"system", "developer", "user",     "assistant",
+                                        "model",  "tool",      "function", "ipython"};
+    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
+        if (strlen(roles[i]) == bytes && memcmp(roles[i], text, bytes) == 0) return true;
+    return false;
 }
 
-/* The text from the last control token up to `end`. */
-static fw_status encode_run(chat_encoder *c, size_t end) {
-    c->offsets.n = 0;
-    FW_TRY(fw_tokenizer_encode_offsets(c->encoder, c->ids, &c->offsets, c->rendering.text.data + c->run_start,
-                                       end - c->run_start, FW_ENCODE_LITERAL));
-    for (size_t i = 0; i < c->offsets.n; i++) FW_TRY(put_mark(c, c->run_start + c->offsets.offset[i]));
-    return FW_OK;
+static bool is_trusted(const fw_chat_rendering *r, const fw_chat_segment *s) {
+    return s->field == FW_CHAT_TEMPLATE || (s->field == FW_CHAT_ROLE && is_known_role(r->text + s->offset, s->bytes));
 }
 
-/* Encode up to and with the control tokens that this segment of the template holds. */
-static fw_status encode_controls(chat_encoder *c, const fw_tokenizer *t, const fw_chat_segment *segment) {
-    const char *text = c->rendering.text.data + segment->offset;
-    for (size_t at = 0; at < segment->bytes;) {
-        const char *found[2] = {memmem(text + at, segment->bytes - at, turn_start, sizeof turn_start - 1),
-                                memmem(text + at, segment->bytes - at, turn_end, sizeof turn_end - 1)};
-        int which = found[0] == NULL || (found[1] != NULL && found[1] < found[0]);
-        if (found[which] == NULL) return FW_OK;
-        const char *spelling = which ? turn_end : turn_start;
-        size_t offset = (size_t)(found[which] - c->rendering.text.data);
-        FW_TRY(encode_run(c, offset));
-        FW_TRY(fw_ids_push(c->ids, fw_vocab_find(&t->vocab, spelling, strlen(spelling))));
-        FW_TRY(put_mark(c, offset));
-        c->run_start = offset + strlen(spelling);
-        at = c->run_start - segment->offset;
+/* The stretches of the text whose control tokens count. */
+static fw_status find_trusted(fw_chat_rendering *r, bool all, fw_stretch **list, size_t *n) {
+    FW_TRY(FW_JINJA_NEW_ARRAY(&r->memory, *list, r->segment_n + 1));
+    *n = 0;
+    if (all) (*list)[(*n)++] = (fw_stretch){0, r->text_bytes};
+    for (size_t i = 0; i < r->segment_n && !all; i++) {
+        const fw_chat_segment *s = &r->segment[i];
+        if (!is_trusted(r, s)) continue;
+        if (*n > 0 && (*list)[*n - 1].end == s->offset)
+            (*list)[*n - 1].end += s->bytes;
+        else
+            (*list)[(*n)++] = (fw_stretch){s->offset, s->offset + s->bytes};
     }
     return FW_OK;
 }
 
-static int32_t control_id(const fw_tokenizer *t, const char *spelling) {
-    int32_t id = fw_tokenizer_id(t, spelling);
-    return fw_tokenizer_is_special(t, id) ? id : -1;
-}
-
-/* Is the token found just where it is spelt? (Not with lstrip, rstrip or single_word.) */
-static fw_status check_control(const fw_tokenizer *t, const char *spelling) {
-    int32_t wanted = control_id(t, spelling);
-    if (wanted < 0)
-        return fw_fail(FW_ERR_INPUT, "the tokenizer has no control token \"%s\", which the chat template writes",
-                       spelling);
-    static const char around[] = {' ', 'x'};
-    for (int i = 0; i < 2; i++) {
-        char text[32];
-        int n = snprintf(text, sizeof text, "%c%s%c", around[i], spelling, around[i]);
-        const fw_added_set *sets[] = {&t->added_raw, &t->added_normalized};
-        bool clean = false;
-        for (int s = 0; s < 2 && !clean; s++) {
-            fw_added_walk walk = {sets[s], text, (size_t)n, true, 0, 0, 0};
-            size_t start, end;
-            int32_t id;
-            fw_added_next(&walk, &start, &end, &id);
-            clean = id == wanted && end == 1 && walk.taken == (size_t)n - 1;
-        }
-        if (!clean)
-            return fw_fail(
-                FW_ERR_INPUT,
-                "the tokenizer's control token \"%s\" has lstrip, rstrip or single_word; chats need it plain",
-                spelling);
+/* Where the control tokens among the new ids stand. */
+static fw_status find_controls(fw_chat_rendering *r, const fw_tokenizer *t, const fw_ids *ids,
+                               const fw_offsets *offsets, size_t id_n, size_t offset_n, fw_chat_control **list,
+                               size_t *n) {
+    *n = 0;
+    for (size_t i = id_n; i < ids->n; i++) *n += fw_tokenizer_is_special(t, ids->id[i]);
+    FW_TRY(FW_JINJA_NEW_ARRAY(&r->memory, *list, *n));
+    *n = 0;
+    for (size_t i = 0; i + id_n < ids->n; i++) {
+        int32_t id = ids->id[id_n + i];
+        if (!fw_tokenizer_is_special(t, id)) continue;
+        size_t start = offsets->offset[offset_n + i];
+        (*list)[(*n)++] = (fw_chat_control){start, start + strlen(fw_tokenizer_token(t, id)), id};
     }
     return FW_OK;
 }
 
-fw_status fw_chat_encode(fw_encoder *encoder, const fw_chat_template *chat, const fw_chat_message *messages,
-                         size_t message_n, unsigned flags, fw_ids *ids, fw_trained *trained,
-                         size_t *reasoning_dropped_n) {
+static fw_status put_marks(fw_trained *trained, const fw_chat_rendering *r, const fw_offsets *offsets,
+                           size_t offset_n) {
+    size_t n = offsets->n - offset_n, segment = 0;
+    if (n > trained->cap - trained->n) {
+        size_t cap = trained->n + n + trained->cap / 2;
+        FW_TRY(FW_GROW_ARRAY(trained->mark, cap));
+        trained->cap = cap;
+    }
+    for (size_t i = 0; i < n; i++) {
+        size_t offset = offsets->offset[offset_n + i];
+        while (segment + 1 < r->segment_n && offset >= r->segment[segment + 1].offset) segment++;
+        trained->mark[trained->n++] = r->segment_n > 0 && r->segment[segment].trained;
+    }
+    return FW_OK;
+}
+
+fw_status fw_chat_encode(fw_encoder *encoder, const fw_chat_template *chat, const fw_conversation *c, unsigned flags,
+                         fw_chat_rendering *r, fw_ids *ids, fw_offsets *offsets, fw_trained *trained) {
     const fw_tokenizer *t = fw_encoder_tokenizer(encoder);
-    FW_TRY(check_control(t, turn_start));
-    FW_TRY(check_control(t, turn_end));
-    chat_encoder c = {.encoder = encoder, .ids = ids, .trained = trained};
-    size_t id_n = ids->n, mark_n = trained ? trained->n : 0;
+    const size_t id_n = ids->n, offset_n = offsets->n, mark_n = trained->n;
+    fw_stretch *trusted;
+    fw_chat_control *control;
+    size_t trusted_n = 0, control_n = 0;
     fw_status status;
-    FW_TRY_OR(fw_chat_render(&c.rendering, chat, messages, message_n, flags), done);
-    for (size_t i = 0; i < c.rendering.segment_n; i++)
-        if (c.rendering.segment[i].kind == FW_CHAT_TEMPLATE)
-            FW_TRY_OR(encode_controls(&c, t, &c.rendering.segment[i]), done);
-    FW_TRY_OR(encode_run(&c, c.rendering.text.len_bytes), done);
-    if (reasoning_dropped_n != NULL) *reasoning_dropped_n = c.rendering.reasoning_dropped_n;
+    FW_TRY(fw_chat_render(r, chat, c, flags));
+    FW_TRY(find_trusted(r, chat->special_in_content, &trusted, &trusted_n));
+    FW_TRY_OR(fw_tokenizer_encode_trusted(encoder, ids, offsets, r->text, r->text_bytes, trusted, trusted_n), done);
+    FW_TRY_OR(find_controls(r, t, ids, offsets, id_n, offset_n, &control, &control_n), done);
+    FW_TRY_OR(fw_chat_label(r, chat, c, flags, control, control_n, fw_chat_end_of_turn_id(t, chat)), done);
+    FW_TRY_OR(put_marks(trained, r, offsets, offset_n), done);
 done:
     if (status != FW_OK) {
         ids->n = id_n;
-        if (trained) trained->n = mark_n;
+        offsets->n = offset_n;
+        trained->n = mark_n;
     }
-    fw_offsets_fini(&c.offsets);
-    fw_chat_rendering_fini(&c.rendering);
     return status;
 }
 
-int32_t fw_chat_end_of_turn_id(const fw_tokenizer *tokenizer, const fw_chat_template *chat) {
-    (void)chat; /* all known templates end turns alike */
-    return control_id(tokenizer, turn_end);
+int32_t fw_chat_end_of_turn_id(const fw_tokenizer *t, const fw_chat_template *chat) {
+    const char *ending = chat->ending ? chat->ending : "";
+    const fw_added_set *const sets[] = {&t->added_raw, &t->added_normalized};
+    int32_t first = -1;
+    size_t first_at = SIZE_MAX;
+    for (int i = 0; i < 2; i++) {
+        fw_added_walk walk = {.set = sets[i], .text = ending, .text_bytes = strlen(ending), .find_special = true};
+        size_t start, end;
+        int32_t id;
+        do fw_added_next(&walk, &start, &end, &id);
+        while (id >= 0 && !fw_tokenizer_is_special(t, id));
+        if (id < 0 || end >= first_at) continue;
+        first = id;
+        first_at = end;
+    }
+    return first;
 }

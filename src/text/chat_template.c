@@ -1,204 +1,186 @@
-/* Which chat template is this? Its normal form (text/jinja_outline.h) is compared with known ones. */
+/* Where the template of a model is, and its settings. */
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/json.h"
 #include "text/chat.h"
-#include "text/jinja_outline.h"
+#include "text/chat_probe.h"
 
+#include <stdio.h>
 #include <string.h>
 
-/* Pieces of normal forms. \1..\2: a string, \3: a line break, \4: the default system message. */
-#define STR(text) "\1" text "\2"
-#define TURN(content) "T <|im_start|>\nE message.role\nT \3\nE " content "\nT <|im_end|>\3\n"
-#define PROMPT "S if add_generation_prompt\nT <|im_start|>assistant\3\nS endif\n"
-#define DEFAULT "T <|im_start|>system\3\4<|im_end|>\3\n"
-#define FIRST_SYSTEM                                                                                                   \
-    "S if messages[0].role==" STR("system") "\nT <|im_start|>system\3\nE messages[0].content\nT <|im_end|>\3\n"
-#define LOOP "S for message in messages\n"
-#define USER_OR_LATER_SYSTEM "(message.role==" STR("user") ") or(message.role==" STR("system") " and not loop.first)"
-#define ASSISTANT "S elif message.role==" STR("assistant") "\n"
+enum { SOURCE_MAX_BYTES = 1 << 20 };
 
-/* Qwen3: which user message is the last that is not a tool's answer. */
-#define LAST_QUERY                                                                                                     \
-    "S set ns=namespace(multi_step_tool=true,last_query_index=messages|length-1)\n"                                    \
-    "S for message in messages[::-1]\n"                                                                                \
-    "S set index=(messages|length-1)-loop.index0\n"                                                                    \
-    "S if ns.multi_step_tool and message.role==" STR("user") " and not(message.content.startswith(" STR(               \
-        "<tool_response>") ") and message.content.endswith(" STR("</tool_response>") "))\n"                            \
-                                                                                     "S set "                          \
-                                                                                     "ns.multi_step_tool=false\nS "    \
-                                                                                     "set "                            \
-                                                                                     "ns.last_query_index=index\nS "   \
-                                                                                     "endif\nS endfor\n"
-#define AFTER_THINK(content) "S set content=" content ".split(" STR("</think>") ")[-1].lstrip(" STR("\3") ")\n"
-#define REASONING(content)                                                                                             \
-    "S set reasoning_content=" content                                                                                 \
-    ".split(" STR("</think>") ")[0].rstrip(" STR("\3") ").split(" STR("<think>") ")[-1].lstrip(" STR("\3") ")\n"
-#define QWEN3_TURNS_1                                                                                                  \
-    LOOP "S if " USER_OR_LATER_SYSTEM "\n" TURN("message.content") ASSISTANT                                           \
-        "S set content=message.content\nS set reasoning_content=" STR("") "\nS if " STR(                               \
-            "</think>") " in message.content\n" AFTER_THINK("message.content")                                         \
-            REASONING("message.content") "S endif\n"
-#define QWEN3_TURNS_2                                                                                                  \
-    LOOP "S set content=message.content\nS if " USER_OR_LATER_SYSTEM "\n" TURN("content") ASSISTANT                    \
-        "S set reasoning_content=" STR("") "\nS if " STR("</think>") " in content\n" REASONING("content")              \
-            AFTER_THINK("content") "S endif\n"
-#define OPEN_TURN "T <|im_start|>\nE message.role\nT \3\nE content\n"
-#define QWEN3_REST                                                                                                     \
-    "S if loop.index0>ns.last_query_index\nS if loop.last or(not loop.last and reasoning_content)\n"                   \
-    "T <|im_start|>\nE message.role\nT \3<think>\3\nE reasoning_content.strip(" STR(                                   \
-        "\3") ")\n"                                                                                                    \
-              "T \3</think>\3\3\nE content.lstrip(" STR("\3") ")\nS else\n" OPEN_TURN "S endif\nS else\n" OPEN_TURN    \
-                                                              "S endif\n"                                              \
-                                                              "T <|im_end|>\3\nS endif\nS endfor\n"
-#define PROMPT_SWITCH                                                                                                  \
-    "S if add_generation_prompt\nT <|im_start|>assistant\3\n"                                                          \
-    "S if enable_thinking is defined and enable_thinking is false\nT <think>\3\3</think>\3\3\nS endif\nS endif\n"
-#define PROMPT_THINKING "S if add_generation_prompt\nT <|im_start|>assistant\3<think>\3\nS endif\n"
-
-static const struct {
-    const char *form;
-    fw_chat_style style;
-    fw_chat_prompt prompt;
-} known[] = {
-    {LOOP TURN("message.content") "S endfor\n" PROMPT, FW_CHAT_PLAIN, FW_CHAT_PROMPT_PLAIN},
-    {LOOP "S if loop.first and messages[0].role!=" STR("system") "\n" DEFAULT "S endif\n" TURN(
-         "message.content") "S endfor\n" PROMPT,
-     FW_CHAT_PLAIN, FW_CHAT_PROMPT_PLAIN},
-    /* Qwen2.5; and the same without a default */
-    {FIRST_SYSTEM "S else\n" DEFAULT "S endif\n" LOOP "S if " USER_OR_LATER_SYSTEM
-                  " or(message.role==" STR("assistant") ")\n" TURN("message.content") "S endif\nS endfor\n" PROMPT,
-     FW_CHAT_PLAIN, FW_CHAT_PROMPT_PLAIN},
-    {FIRST_SYSTEM "S endif\n" LOOP "S if " USER_OR_LATER_SYSTEM
-                  " or(message.role==" STR("assistant") ")\n" TURN("message.content") "S endif\nS endfor\n" PROMPT,
-     FW_CHAT_PLAIN, FW_CHAT_PROMPT_PLAIN},
-    /* Qwen3 without thinking */
-    {FIRST_SYSTEM "S endif\n" LOOP "S set content=message.content\nS if " USER_OR_LATER_SYSTEM "\n" TURN("content")
-         ASSISTANT TURN("content") "S endif\nS endfor\n" PROMPT,
-     FW_CHAT_PLAIN, FW_CHAT_PROMPT_PLAIN},
-    /* Qwen3, in both spellings */
-    {FIRST_SYSTEM "S endif\n" LAST_QUERY QWEN3_TURNS_1 QWEN3_REST PROMPT_SWITCH, FW_CHAT_QWEN3, FW_CHAT_PROMPT_SWITCH},
-    {FIRST_SYSTEM "S endif\n" LAST_QUERY QWEN3_TURNS_2 QWEN3_REST PROMPT_SWITCH, FW_CHAT_QWEN3, FW_CHAT_PROMPT_SWITCH},
-    {FIRST_SYSTEM "S endif\n" LAST_QUERY QWEN3_TURNS_1 QWEN3_REST PROMPT_THINKING, FW_CHAT_QWEN3,
-     FW_CHAT_PROMPT_THINKING},
-    {FIRST_SYSTEM "S endif\n" LAST_QUERY QWEN3_TURNS_2 QWEN3_REST PROMPT_THINKING, FW_CHAT_QWEN3,
-     FW_CHAT_PROMPT_THINKING},
-};
-
-/* Is text the form, with one line's worth of anything at \4? Then [*start, *end) is that. */
-static bool matches(const char *form, const char *text, size_t *start, size_t *end) {
-    const char *hole = strchr(form, '\4');
-    *start = *end = 0;
-    if (hole == NULL) return strcmp(form, text) == 0;
-    size_t head = (size_t)(hole - form), tail = strlen(hole + 1), n = strlen(text);
-    if (n < head + tail || strncmp(form, text, head) != 0 || strcmp(hole + 1, text + n - tail) != 0) return false;
-    *start = head;
-    *end = n - tail;
-    return memchr(text + head, '\n', n - tail - head) == NULL;
+static fw_status json_made(const void *value) {
+    return value == NULL ? fw_fail(FW_ERR_NOMEM, "out of memory while reading a chat template") : FW_OK;
 }
 
-fw_status fw_chat_template_parse(fw_chat_template *out, const char *jinja, const char *where) {
-    *out = (fw_chat_template){0};
-    fw_strbuf form = {0};
-    fw_status status;
-    FW_TRY_OR(fw_jinja_outline(&form, jinja, where), done);
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-        size_t start, end;
-        if (!matches(known[i].form, fw_strbuf_text(&form), &start, &end)) continue;
-        if (start > 0) {
-            FW_TRY_OR(fw_strndup(&out->system_default, form.data + start, end - start), done);
-            for (char *c = out->system_default; *c != 0; c++) *c = *c == '\3' ? '\n' : *c;
-        }
-        out->style = known[i].style;
-        out->prompt = known[i].prompt;
-        goto done;
-    }
-    status =
-        fw_fail(FW_ERR_INPUT,
-                "%s: this chat template (\"%.40s...\") is not ChatML as SmolLM2 or Qwen define it; other templates are "
-                "not supported yet",
-                where, jinja);
-done:
-    fw_strbuf_fini(&form);
-    return status;
-}
-
-void fw_chat_template_fini(fw_chat_template *chat) {
-    fw_free(chat->system_default);
-    *chat = (fw_chat_template){0};
-}
-
-const char *fw_chat_template_name(const fw_chat_template *chat) {
-    if (chat->style == FW_CHAT_QWEN3) return "Qwen3 ChatML";
-    return chat->system_default ? "ChatML with default system message" : "ChatML";
-}
-
-/* "chat_template": a string, or a list of {"name", "template"}. */
-static fw_status pick_template(const char **jinja, const json_t *config, const char *path) {
+/* The entry of that name in a list of {"name", "template"}. */
+static fw_status pick_named(const char **jinja, const json_t *list, const char *wanted, const char *path) {
     *jinja = NULL;
-    const json_t *value = json_object_get(config, "chat_template");
-    if (!json_is_array(value)) {
-        FW_TRY(fw_json_get_string(jinja, config, "chat_template", NULL, path));
-    } else {
-        for (size_t i = 0; i < json_array_size(value) && *jinja == NULL; i++) {
-            const json_t *entry = json_array_get(value, i);
-            const char *name = NULL;
-            if (json_is_object(entry)) FW_TRY(fw_json_get_string(&name, entry, "name", NULL, path));
-            if (name != NULL && strcmp(name, "default") == 0)
-                FW_TRY(fw_json_get_string(jinja, entry, "template", NULL, path));
-        }
-        if (*jinja == NULL)
-            return fw_fail(FW_ERR_INPUT, "%s: \"chat_template\" lists no template named \"default\"", path);
+    for (size_t i = 0; i < json_array_size(list) && *jinja == NULL; i++) {
+        const json_t *entry = json_array_get(list, i);
+        const char *name = NULL;
+        if (json_is_object(entry)) FW_TRY(fw_json_get_string(&name, entry, "name", NULL, path));
+        if (name != NULL && strcmp(name, wanted) == 0) FW_TRY(fw_json_get_string(jinja, entry, "template", NULL, path));
     }
-    if (*jinja == NULL)
-        return fw_fail(
-            FW_ERR_INPUT,
-            "%s has no \"chat_template\", and there is no chat_template.jinja beside it; conversations need one", path);
     return FW_OK;
 }
 
-static fw_status load_config(fw_chat_template *out, const char *path) {
-    json_t *config = NULL;
-    const char *jinja;
-    fw_status status;
-    FW_TRY_OR(fw_json_load(&config, path, 64 << 20), done);
-    FW_TRY_OR(pick_template(&jinja, config, path), done);
-    FW_TRY_OR(fw_chat_template_parse(out, jinja, path), done);
-done:
-    json_decref(config);
-    return status;
+static fw_status parse_config(fw_chat_template *out, const json_t *config, const char *path) {
+    const json_t *value = json_object_get(config, "chat_template");
+    const char *plain = NULL, *with_tools = NULL;
+    if (json_is_array(value)) {
+        FW_TRY(pick_named(&plain, value, "default", path));
+        FW_TRY(pick_named(&with_tools, value, "tool_use", path));
+        if (plain == NULL)
+            return fw_fail(FW_ERR_INPUT, "%s: \"chat_template\" lists no template named \"default\"", path);
+    } else {
+        FW_TRY(fw_json_get_string(&plain, config, "chat_template", NULL, path));
+    }
+    if (plain == NULL)
+        return fw_fail(
+            FW_ERR_INPUT,
+            "%s has no \"chat_template\", and there is no chat_template.jinja beside it; conversations need one", path);
+    FW_TRY(fw_jinja_program_create(&out->plain, plain, strlen(plain), path));
+    return with_tools ? fw_jinja_program_create(&out->with_tools, with_tools, strlen(with_tools), path) : FW_OK;
 }
 
-static fw_status load_jinja(fw_chat_template *out, const char *path) {
+static fw_status parse_file(fw_chat_template *out, const char *path) {
     fw_strbuf text = {0};
     fw_status status;
-    FW_TRY_OR(fw_file_read(&text, path, 1 << 20), done);
-    if (strlen(fw_strbuf_text(&text)) != text.len_bytes)
-        status = fw_fail(FW_ERR_INPUT, "%s has a zero byte in it", path);
-    else
-        FW_TRY_OR(fw_chat_template_parse(out, fw_strbuf_text(&text), path), done);
+    FW_TRY_OR(fw_file_read(&text, path, SOURCE_MAX_BYTES), done);
+    FW_TRY_OR(fw_jinja_program_create(&out->plain, fw_strbuf_text(&text), text.len_bytes, path), done);
 done:
     fw_strbuf_fini(&text);
     return status;
 }
 
-fw_status fw_chat_template_load(fw_chat_template *out, const char *model_dir) {
-    *out = (fw_chat_template){0};
-    char *jinja_path = NULL, *config_path = NULL;
-    fw_status status;
-    FW_TRY_OR(fw_path_join(&jinja_path, model_dir, "chat_template.jinja"), done);
-    FW_TRY_OR(fw_path_join(&config_path, model_dir, "tokenizer_config.json"), done);
+/* bos_token and its kin: a text, or an object with "content". */
+static fw_status read_special(fw_chat_template *out, const json_t *config) {
+    const char *key;
+    json_t *value;
+    FW_TRY(json_made(out->special = json_object()));
+    json_object_foreach((json_t *)(uintptr_t)config, key, value) {
+        size_t n = strlen(key);
+        if (n < 6 || strcmp(key + n - 6, "_token") != 0) continue;
+        const json_t *text = json_is_object(value) ? json_object_get(value, "content") : value;
+        if (json_is_string(text) && json_object_set(out->special, key, (json_t *)(uintptr_t)text) != 0)
+            return json_made(NULL);
+    }
+    return FW_OK;
+}
+
+static fw_status load(fw_chat_template *out, const char *model_dir, const char *jinja_path, const char *config_path) {
+    json_t *config = NULL;
+    fw_status status = FW_OK;
+    if (fw_file_exists(config_path)) {
+        FW_TRY_OR(fw_json_load(&config, config_path, 64 << 20), done);
+        FW_TRY_OR(read_special(out, config), done);
+    }
     if (fw_file_exists(jinja_path))
-        FW_TRY_OR(load_jinja(out, jinja_path), done);
-    else if (fw_file_exists(config_path))
-        FW_TRY_OR(load_config(out, config_path), done);
+        FW_TRY_OR(parse_file(out, jinja_path), done);
+    else if (config != NULL)
+        FW_TRY_OR(parse_config(out, config, config_path), done);
     else
         status =
             fw_fail(FW_ERR_INPUT,
                     "%s has neither chat_template.jinja nor tokenizer_config.json; conversations need a chat template",
                     model_dir);
 done:
+    json_decref(config);
+    return status;
+}
+
+/* Does the template ask for the date? Then it is part of what it renders. */
+static bool uses_date(const fw_jinja_program *program) {
+    static const char name[] = "strftime_now";
+    for (size_t i = 0; program != NULL && i < sizeof program->name / sizeof *program->name; i++)
+        for (const fw_jinja_name *at = program->name[i]; at != NULL; at = at->next)
+            if (at->bytes == sizeof name - 1 && memcmp(at->text, name, at->bytes) == 0) return true;
+    return false;
+}
+
+static fw_status hash_settings(fw_chat_template *chat) {
+    fw_strbuf text = {0};
+    struct tm day = {0};
+    fw_status status = FW_OK;
+    if (uses_date(chat->plain) || uses_date(chat->with_tools)) localtime_r(&chat->now, &day);
+    FW_TRY_OR(fw_strbuf_printf(&text, "%d %d %d ", chat->special_in_content, day.tm_year, day.tm_yday), done);
+    if (chat->variables != NULL) FW_TRY_OR(fw_json_dump(&text, chat->variables, JSON_COMPACT | JSON_SORT_KEYS), done);
+    chat->settings_hash = fw_hash_bytes(text.data, text.len_bytes);
+done:
+    fw_strbuf_fini(&text);
+    return status;
+}
+
+fw_status fw_chat_template_load(fw_chat_template *out, const char *model_dir) {
+    *out = (fw_chat_template){.now = time(NULL)};
+    char *jinja_path = NULL, *config_path = NULL;
+    fw_status status;
+    FW_TRY_OR(fw_path_join(&jinja_path, model_dir, "chat_template.jinja"), done);
+    FW_TRY_OR(fw_path_join(&config_path, model_dir, "tokenizer_config.json"), done);
+    FW_TRY_OR(load(out, model_dir, jinja_path, config_path), done);
+    FW_TRY_OR(fw_chat_probe(out), done);
+    FW_TRY_OR(hash_settings(out), done);
+done:
+    if (status != FW_OK) fw_chat_template_fini(out);
     fw_free(jinja_path);
     fw_free(config_path);
     return status;
+}
+
+fw_status fw_chat_template_parse(fw_chat_template *out, const char *jinja, const char *where) {
+    *out = (fw_chat_template){.now = time(NULL)};
+    fw_status status;
+    FW_TRY_OR(fw_jinja_program_create(&out->plain, jinja, strlen(jinja), where), done);
+    FW_TRY_OR(fw_chat_probe(out), done);
+    FW_TRY_OR(hash_settings(out), done);
+done:
+    if (status != FW_OK) fw_chat_template_fini(out);
+    return status;
+}
+
+static fw_status read_date(time_t *out, const char *date) {
+    struct tm day = {.tm_hour = 12, .tm_isdst = -1};
+    int end = 0;
+    bool ok = sscanf(date, "%4d-%2d-%2d%n", &day.tm_year, &day.tm_mon, &day.tm_mday, &end) == 3 && date[end] == 0 &&
+              day.tm_year >= 1970 && day.tm_year <= 9999 && day.tm_mon >= 1 && day.tm_mon <= 12 && day.tm_mday >= 1 &&
+              day.tm_mday <= 31;
+    if (!ok) return fw_fail(FW_ERR_OPTION, "--chat_template_date %s is no date; write it as 2025-01-31", date);
+    day.tm_year -= 1900;
+    day.tm_mon--;
+    *out = mktime(&day);
+    return FW_OK;
+}
+
+fw_status fw_chat_template_set(fw_chat_template *chat, const char *variables, const char *date,
+                               bool special_in_content) {
+    json_t *object = NULL;
+    if (date != NULL) FW_TRY(read_date(&chat->now, date));
+    if (variables != NULL) {
+        fw_status status = fw_json_parse(&object, variables, strlen(variables), "--chat_template_kwargs", 1);
+        if (status == FW_ERR_INPUT || (status == FW_OK && !json_is_object(object))) {
+            json_decref(object);
+            return fw_fail(
+                FW_ERR_OPTION,
+                "--chat_template_kwargs %.200s is no JSON object; write it as '{\"enable_thinking\": false}'",
+                variables);
+        }
+        FW_TRY(status);
+    }
+    json_decref(chat->variables);
+    chat->variables = object;
+    chat->special_in_content = special_in_content;
+    FW_TRY(fw_chat_probe(chat)); /* variables may change what it writes */
+    return hash_settings(chat);
+}
+
+void fw_chat_template_fini(fw_chat_template *chat) {
+    fw_jinja_program_destroy(chat->plain);
+    fw_jinja_program_destroy(chat->with_tools);
+    json_decref(chat->special);
+    json_decref(chat->variables);
+    fw_chat_probe_clear(chat);
+    *chat = (fw_chat_template){0};
 }

@@ -21,7 +21,9 @@ struct fw_encoder {
     /* of the call that is running */
     fw_ids *ids;
     fw_offsets *offsets;
-    size_t base; /* where the stretch starts in the caller's text */
+    size_t base;               /* where the stretch starts in the caller's text */
+    const fw_stretch *trusted; /* where control tokens count; NULL: as the flags say */
+    size_t trusted_n;
 };
 
 fw_status fw_encoder_create(fw_encoder **out, const fw_tokenizer *tokenizer) {
@@ -182,10 +184,37 @@ static fw_status encode_plain(fw_encoder *e, const char *text, size_t text_bytes
     return fw_pretokenize(&pre, &piece);
 }
 
+/* Does one of the trusted stretches hold bytes [start, end) of the caller's text? */
+static bool is_trusted(void *context, size_t start, size_t end) {
+    const fw_encoder *e = context;
+    size_t low = 0, high = e->trusted_n;
+    while (low < high) { /* the first stretch that ends behind start */
+        size_t middle = (low + high) / 2;
+        if (e->trusted[middle].end <= start)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < e->trusted_n && e->trusted[low].start <= start && end <= e->trusted[low].end;
+}
+
+/* The same for bytes of the normalised text. */
+static bool is_trusted_normal(void *context, size_t start, size_t end) {
+    fw_encoder *e = context;
+    size_t first = e->base + fw_normal_original(&e->normal, start),
+           last = e->base + fw_normal_original(&e->normal, end - 1);
+    return is_trusted(e, first, last + 1);
+}
+
 /* A stretch between raw added tokens. */
 static fw_status encode_stretch(fw_encoder *e, const char *text, size_t text_bytes, bool find_special) {
     FW_TRY(fw_normalize(&e->normal, &e->tokenizer->norm, e->regex, text, text_bytes));
-    fw_added_walk walk = {&e->tokenizer->added_normalized, e->normal.text, e->normal.bytes, find_special, 0, 0, 0};
+    fw_added_walk walk = {.set = &e->tokenizer->added_normalized,
+                          .text = e->normal.text,
+                          .text_bytes = e->normal.bytes,
+                          .find_special = find_special,
+                          .is_trusted = e->trusted ? is_trusted_normal : NULL,
+                          .context = e};
     for (;;) {
         size_t start, end;
         int32_t id;
@@ -199,7 +228,12 @@ static fw_status encode_stretch(fw_encoder *e, const char *text, size_t text_byt
 
 static fw_status encode(fw_encoder *e, const char *text, size_t text_bytes, unsigned flags) {
     bool find_special = (flags & FW_ENCODE_SPECIAL) != 0;
-    fw_added_walk walk = {&e->tokenizer->added_raw, text, text_bytes, find_special, 0, 0, 0};
+    fw_added_walk walk = {.set = &e->tokenizer->added_raw,
+                          .text = text,
+                          .text_bytes = text_bytes,
+                          .find_special = find_special,
+                          .is_trusted = e->trusted ? is_trusted : NULL,
+                          .context = e};
     for (;;) {
         size_t start, end;
         int32_t id;
@@ -239,6 +273,15 @@ done:
         ids->n = id_n;
         if (offsets) offsets->n = offset_n;
     }
+    return status;
+}
+
+fw_status fw_tokenizer_encode_trusted(fw_encoder *e, fw_ids *ids, fw_offsets *offsets, const char *text,
+                                      size_t text_bytes, const fw_stretch *trusted, size_t trusted_n) {
+    e->trusted = trusted;
+    e->trusted_n = trusted_n;
+    fw_status status = fw_tokenizer_encode_offsets(e, ids, offsets, text, text_bytes, FW_ENCODE_SPECIAL);
+    e->trusted = NULL;
     return status;
 }
 

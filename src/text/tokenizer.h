@@ -79,6 +79,14 @@ fw_status fw_tokenizer_encode_offsets(fw_encoder *encoder, fw_ids *ids, fw_offse
                                       size_t text_bytes, unsigned flags);
 void fw_offsets_fini(fw_offsets *offsets);
 
+/* The same for a text of which only some stretches may hold control tokens: sorted, not touching. A control token is
+ * found where one stretch holds all of its spelling; elsewhere that stays text. */
+typedef struct fw_stretch {
+    size_t start, end;
+} fw_stretch;
+fw_status fw_tokenizer_encode_trusted(fw_encoder *encoder, fw_ids *ids, fw_offsets *offsets, const char *text,
+                                      size_t text_bytes, const fw_stretch *trusted, size_t trusted_n);
+
 /* Append the bytes that the ids stand for. One token may be a part of a character, so the bytes of some
  * ids need not be valid UTF-8: use fw_decoder to show text. Ids without a token add nothing. */
 fw_status fw_tokenizer_decode(const fw_tokenizer *tokenizer, fw_strbuf *out, const int32_t *ids, size_t id_n,

@@ -25,12 +25,27 @@ typedef struct generation {
 static fw_status encode_prompt(generation *g, const fw_options *o) {
     FW_TRY(fw_encoder_create(&g->encoder, g->job.tokenizer));
     if (o->raw) return fw_tokenizer_encode(g->encoder, &g->ids, o->prompt, strlen(o->prompt), FW_ENCODE_ADD_SPECIAL);
-    fw_chat_message message[2];
-    size_t n = 0;
+    fw_chat_rendering rendering = {0};
+    fw_offsets offsets = {0};
+    fw_trained trained = {0};
+    fw_conversation c = {.messages = json_array()};
+    fw_status status;
+    bool made = true;
     if (o->system_prompt != NULL)
-        message[n++] = (fw_chat_message){"system", o->system_prompt, strlen(o->system_prompt)};
-    message[n++] = (fw_chat_message){"user", o->prompt, strlen(o->prompt)};
-    return fw_chat_encode(g->encoder, &g->job.chat, message, n, FW_CHAT_GENERATION_PROMPT, &g->ids, NULL, NULL);
+        made =
+            json_array_append_new(c.messages, json_pack("{ssss}", "role", "system", "content", o->system_prompt)) == 0;
+    made = made && json_array_append_new(c.messages, json_pack("{ssss}", "role", "user", "content", o->prompt)) == 0;
+    status = made ? FW_OK : fw_fail(FW_ERR_OPTION, "the prompt is not valid UTF-8, or memory ran out");
+    FW_TRY_OR(status, done);
+    FW_TRY_OR(fw_chat_encode(g->encoder, &g->job.chat, &c, FW_CHAT_GENERATION_PROMPT, &rendering, &g->ids, &offsets,
+                             &trained),
+              done);
+done:
+    fw_chat_rendering_fini(&rendering);
+    fw_offsets_fini(&offsets);
+    fw_trained_fini(&trained);
+    json_decref(c.messages);
+    return status;
 }
 
 static fw_status check_prompt(generation *g, const fw_options *o) {

@@ -42,37 +42,40 @@ static const char text[] = "caf\xc3\xa9 e\xcc\x81 <|im_end|> 12 \xe1\xb2\x89 a w
 
 static void test_encode(void **state) {
     (void)state;
-    const fw_chat_message messages[] = {FW_MESSAGE("user", text),
-                                        FW_MESSAGE("assistant", "<think>\nwhy\n</think>\n\nbecause")};
+    static const char talk[] =
+        "[{'role': 'user', 'content': 'caf\xc3\xa9 e\xcc\x81 <|im_end|> 12 \xe1\xb2\x89 a word that is "
+        "long enough to miss the cache every time it is seen'},"
+        " {'role': 'assistant', 'content': '<think>\\nwhy\\n</think>\\n\\nbecause'}]";
     fw_text_lab lab;
     fw_text_lab_init(&lab, FW_TEST_QWEN3);
-    fw_ids expected = {0};
-    assert_int_equal(fw_chat_encode(lab.encoder, &lab.chat, messages, 2, 1, &expected, NULL, NULL), FW_OK);
+    fw_encoder *kept = lab.encoder;
+    fw_lab_chat expected;
+    fw_lab_chat_init(&expected, talk);
+    assert_int_equal(fw_lab_chat_encode(&expected, &lab, FW_CHAT_GENERATION_PROMPT), FW_OK);
     fw_status status = FW_ERR_NOMEM;
     uint64_t n = 1;
     for (; status != FW_OK; n++) {
-        fw_encoder *encoder; /* a new one: its scratch has to grow again */
-        assert_int_equal(fw_encoder_create(&encoder, lab.tokenizer), FW_OK);
-        fw_ids ids = {0};
-        fw_trained trained = {0};
-        assert_int_equal(fw_ids_push(&ids, 9), FW_OK);
+        fw_lab_chat chat; /* all new: scratch has to grow again */
+        fw_lab_chat_init(&chat, talk);
+        assert_int_equal(fw_encoder_create(&lab.encoder, lab.tokenizer), FW_OK);
         fw_alloc_fail_at(n);
-        status = fw_chat_encode(encoder, &lab.chat, messages, 2, 1, &ids, &trained, NULL);
+        status = fw_lab_chat_encode(&chat, &lab, FW_CHAT_GENERATION_PROMPT);
         fw_alloc_fail_at(0);
         if (status != FW_OK) {
             assert_int_equal(status, FW_ERR_NOMEM);
-            assert_int_equal(ids.n, 1);
-            assert_int_equal(trained.n, 0);
-            assert_int_equal(fw_chat_encode(encoder, &lab.chat, messages, 2, 1, &ids, &trained, NULL), FW_OK);
+            assert_int_equal(chat.ids.n, 0);
+            assert_int_equal(chat.trained.n, 0);
+            assert_int_equal(fw_lab_chat_encode(&chat, &lab, FW_CHAT_GENERATION_PROMPT), FW_OK);
         }
-        assert_int_equal(ids.n, expected.n + 1);
-        assert_memory_equal(ids.id + 1, expected.id, expected.n * sizeof *expected.id);
-        fw_ids_fini(&ids);
-        fw_trained_fini(&trained);
-        fw_encoder_destroy(encoder);
+        assert_int_equal(chat.ids.n, expected.ids.n);
+        assert_memory_equal(chat.ids.id, expected.ids.id, expected.ids.n * sizeof *expected.ids.id);
+        assert_memory_equal(chat.trained.mark, expected.trained.mark, expected.trained.n);
+        fw_lab_chat_fini(&chat);
+        fw_encoder_destroy(lab.encoder);
     }
     assert_true(n > 10);
-    fw_ids_fini(&expected);
+    lab.encoder = kept;
+    fw_lab_chat_fini(&expected);
     fw_text_lab_fini(&lab);
 }
 

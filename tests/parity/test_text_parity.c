@@ -98,58 +98,44 @@ static void test_ids(void **state) {
     }
 }
 
-static void load_messages(const json_t *list, fw_chat_message *messages, size_t message_cap, size_t *message_n) {
-    *message_n = json_array_size(list);
-    assert_true(*message_n <= message_cap);
-    for (size_t i = 0; i < *message_n; i++) {
-        const json_t *content = json_object_get(json_array_get(list, i), "content");
-        messages[i] = (fw_chat_message){json_string_value(json_object_get(json_array_get(list, i), "role")),
-                                        json_string_value(content), json_string_length(content)};
-    }
+/* flags of the file: 1 generation prompt, 2 without thinking */
+static void start_chat(fw_lab_chat *chat, const json_t *row, json_t *no_thinking, unsigned *flags) {
+    json_int_t of_row = json_integer_value(json_object_get(row, "flags"));
+    fw_lab_chat_init_json(chat, json_object_get(row, "messages"), NULL, of_row & 2 ? no_thinking : NULL);
+    *flags = of_row & 1 ? FW_CHAT_GENERATION_PROMPT : 0;
 }
 
-static void expect_text(const fw_chat_template *chat, const json_t *row) {
-    fw_chat_message messages[16];
-    size_t message_n;
-    fw_chat_rendering rendering = {0};
+static void expect_text(const fw_chat_rendering *r, const json_t *row) {
     const json_t *text = json_object_get(row, "text");
-    load_messages(json_object_get(row, "messages"), messages, 16, &message_n);
-    unsigned flags = (unsigned)json_integer_value(json_object_get(row, "flags"));
-    assert_int_equal(fw_chat_render(&rendering, chat, messages, message_n, flags), FW_OK);
-    if (rendering.text.len_bytes != json_string_length(text) ||
-        memcmp(rendering.text.data, json_string_value(text), rendering.text.len_bytes) != 0)
-        fail_msg("rendered \"%s\" instead of \"%s\"", rendering.text.data, json_string_value(text));
+    if (r->text_bytes != json_string_length(text) || memcmp(r->text, json_string_value(text), r->text_bytes) != 0)
+        fail_msg("rendered \"%.*s\" instead of \"%s\"", (int)r->text_bytes, r->text, json_string_value(text));
     size_t covered = 0;
-    for (size_t i = 0; i < rendering.segment_n; covered += rendering.segment[i++].bytes)
-        assert_int_equal(rendering.segment[i].offset, covered);
-    assert_int_equal(covered, rendering.text.len_bytes);
-    fw_chat_rendering_fini(&rendering);
+    for (size_t i = 0; i < r->segment_n; covered += r->segment[i++].bytes)
+        assert_int_equal(r->segment[i].offset, covered);
+    assert_int_equal(covered, r->text_bytes);
 }
 
 static void test_chats(void **state) {
     (void)state;
     const json_t *rows = json_object_get(cases, "chats");
+    json_t *no_thinking = json_pack("{sb}", "enable_thinking", 0);
     fw_text_lab labs[FW_TEST_STYLE_N];
     for (int s = 0; s < FW_TEST_STYLE_N; s++) fw_text_lab_init(&labs[s], (fw_test_tokenizer_style)s);
     assert_true(json_array_size(rows) > 50);
     for (size_t i = 0; i < json_array_size(rows); i++) {
         const json_t *row = json_array_get(rows, i);
         fw_text_lab *lab = &labs[find_style(json_string_value(json_object_get(row, "style")))];
-        expect_text(&lab->chat, row);
-        fw_chat_message messages[16];
-        size_t message_n;
-        load_messages(json_object_get(row, "messages"), messages, 16, &message_n);
-        fw_ids ids = {0};
-        fw_trained trained = {0};
-        unsigned flags = (unsigned)json_integer_value(json_object_get(row, "flags"));
-        assert_int_equal(fw_chat_encode(lab->encoder, &lab->chat, messages, message_n, flags, &ids, &trained, NULL),
-                         FW_OK);
-        expect_ids(&ids, json_object_get(row, "ids"), "chat", json_string_value(json_object_get(row, "text")),
+        fw_lab_chat chat;
+        unsigned flags;
+        start_chat(&chat, row, no_thinking, &flags);
+        if (fw_lab_chat_encode(&chat, lab, flags) != FW_OK) fail_msg("%s", fw_trail_message());
+        expect_text(&chat.rendering, row);
+        expect_ids(&chat.ids, json_object_get(row, "ids"), "chat", json_string_value(json_object_get(row, "text")),
                    "rendered");
-        assert_int_equal(trained.n, ids.n);
-        fw_ids_fini(&ids);
-        fw_trained_fini(&trained);
+        assert_int_equal(chat.trained.n, chat.ids.n);
+        fw_lab_chat_fini(&chat);
     }
+    json_decref(no_thinking);
     for (int s = 0; s < FW_TEST_STYLE_N; s++) fw_text_lab_fini(&labs[s]);
 }
 
@@ -187,9 +173,18 @@ static void test_qwen3(void **state) {
         assert_string_equal(digits, json_string_value(json_object_get(row, "hash")));
         fw_ids_fini(&ids);
     }
-    for (size_t i = 0; i < json_array_size(chats); i++)
-        if (strcmp(json_string_value(json_object_get(json_array_get(chats, i), "style")), "qwen3") == 0)
-            expect_text(&chat, json_array_get(chats, i));
+    json_t *no_thinking = json_pack("{sb}", "enable_thinking", 0);
+    for (size_t i = 0; i < json_array_size(chats); i++) {
+        const json_t *row = json_array_get(chats, i);
+        if (strcmp(json_string_value(json_object_get(row, "style")), "qwen3") != 0) continue;
+        fw_lab_chat one;
+        unsigned flags;
+        start_chat(&one, row, no_thinking, &flags);
+        assert_int_equal(fw_chat_render(&one.rendering, &chat, &one.c, flags), FW_OK);
+        expect_text(&one.rendering, row);
+        fw_lab_chat_fini(&one);
+    }
+    json_decref(no_thinking);
     fw_chat_template_fini(&chat);
     fw_encoder_destroy(encoder);
     fw_tokenizer_destroy(tokenizer);

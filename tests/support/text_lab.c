@@ -80,3 +80,130 @@ const char *fw_text_lab_refusal(const json_t *tokenizer_json) {
     assert_int_equal(status, FW_ERR_INPUT);
     return fw_trail_message();
 }
+
+static const char *const family_tokens[] = {
+    "<s>",
+    "</s>",
+    "<pad>",
+    "<|begin_of_text|>",
+    "<|start_header_id|>",
+    "<|end_header_id|>",
+    "<|eot_id|>",
+    "<|python_tag|>",
+    "[INST]",
+    "[/INST]",
+    "[TOOL_CALLS]",
+    "[TOOL_RESULTS]",
+    "[/TOOL_RESULTS]",
+    "[AVAILABLE_TOOLS]",
+    "[/AVAILABLE_TOOLS]",
+    "<start_of_turn>",
+    "<end_of_turn>",
+    "<|system|>",
+    "<|user|>",
+    "<|assistant|>",
+    "<|tool|>",
+    "<|/tool|>",
+    "<|end|>",
+    "<\uff5cUser\uff5c>",
+    "<\uff5cAssistant\uff5c>",
+    "<\uff5cend\u2581of\u2581sentence\uff5c>",
+    "<\uff5ctool\u2581calls\u2581begin\uff5c>",
+    "<\uff5ctool\u2581calls\u2581end\uff5c>",
+    "<\uff5ctool\u2581call\u2581begin\uff5c>",
+    "<\uff5ctool\u2581call\u2581end\uff5c>",
+    "<\uff5ctool\u2581sep\uff5c>",
+    "<\uff5ctool\u2581outputs\u2581begin\uff5c>",
+    "<\uff5ctool\u2581outputs\u2581end\uff5c>",
+    "<|START_OF_TURN_TOKEN|>",
+    "<|END_OF_TURN_TOKEN|>",
+    "<|SYSTEM_TOKEN|>",
+    "<|USER_TOKEN|>",
+    "<|CHATBOT_TOKEN|>",
+    "<|start_of_role|>",
+    "<|end_of_role|>",
+    "<|end_of_text|>",
+    "<|tool_call|>",
+    "<|start|>",
+    "<|channel|>",
+    "<|message|>",
+    "<|return|>",
+    "<|call|>",
+};
+
+static void put_text(const char *dir, const char *name, const char *text, size_t bytes) {
+    char *path;
+    expect_ok(fw_path_join(&path, dir, name));
+    expect_ok(fw_file_write(path, text, bytes));
+    fw_free(path);
+}
+
+void fw_text_lab_init_family(fw_text_lab *lab, const char *name) {
+    static const char config[] = "{\"bos_token\": \"<s>\", \"eos_token\": {\"content\": \"</s>\"}}";
+    char source[512];
+    fw_strbuf jinja = {0};
+    json_t *file = fw_text_lab_file(FW_TEST_QWEN2), *added = json_object_get(file, "added_tokens");
+    for (size_t i = 0; i < sizeof family_tokens / sizeof *family_tokens; i++) {
+        json_t *token = json_deep_copy(json_array_get(added, 0));
+        json_object_set_new(token, "id", json_integer((json_int_t)(FW_TEST_VOCAB_N + i)));
+        json_object_set_new(token, "content", json_string(family_tokens[i]));
+        json_object_set_new(token, "special", json_true());
+        assert_int_equal(json_array_append_new(added, token), 0);
+    }
+    fw_text_lab_init_file(lab, file);
+    json_decref(file);
+    put_text(lab->dir, "tokenizer_config.json", config, sizeof config - 1);
+    snprintf(source, sizeof source, FW_SOURCE_DIR "/tests/data/chat/%s.jinja", name);
+    expect_ok(fw_file_read(&jinja, source, 1 << 20));
+    put_text(lab->dir, "chat_template.jinja", jinja.data, jinja.len_bytes);
+    fw_strbuf_fini(&jinja);
+    expect_ok(fw_chat_template_load(&lab->chat, lab->dir));
+}
+
+static void set_conversation(fw_lab_chat *chat, const json_t *whole) {
+    json_t *object = (json_t *)(uintptr_t)whole;
+    chat->c = (fw_conversation){.messages = json_is_array(whole) ? object : json_object_get(whole, "messages"),
+                                .tools = json_object_get(whole, "tools"),
+                                .documents = json_object_get(whole, "documents"),
+                                .kwargs = json_object_get(whole, "kwargs")};
+}
+
+void fw_lab_chat_init(fw_lab_chat *chat, const char *json) {
+    fw_strbuf text = {0};
+    *chat = (fw_lab_chat){0};
+    for (; *json != 0; json++) expect_ok(fw_strbuf_putc(&text, *json == '\'' ? '"' : *json));
+    expect_ok(fw_json_parse(&chat->json, text.data, text.len_bytes, "test", 1));
+    fw_strbuf_fini(&text);
+    set_conversation(chat, chat->json);
+}
+
+void fw_lab_chat_init_json(fw_lab_chat *chat, const json_t *messages, const json_t *tools, const json_t *kwargs) {
+    *chat = (fw_lab_chat){0};
+    chat->c = (fw_conversation){.messages = (json_t *)(uintptr_t)messages,
+                                .tools = (json_t *)(uintptr_t)tools,
+                                .kwargs = (json_t *)(uintptr_t)kwargs};
+}
+
+fw_status fw_lab_chat_encode(fw_lab_chat *chat, const fw_text_lab *lab, unsigned flags) {
+    chat->ids.n = chat->offsets.n = chat->trained.n = 0;
+    return fw_chat_encode(lab->encoder, &lab->chat, &chat->c, flags, &chat->rendering, &chat->ids, &chat->offsets,
+                          &chat->trained);
+}
+
+void fw_lab_chat_learnt(const fw_lab_chat *chat, const fw_text_lab *lab, fw_strbuf *out) {
+    fw_strbuf_clear(out);
+    expect_ok(fw_strbuf_puts(out, ""));
+    for (size_t i = 0; i < chat->ids.n; i++) {
+        if (!chat->trained.mark[i]) continue;
+        expect_ok(fw_tokenizer_decode(lab->tokenizer, out, &chat->ids.id[i], 1, false));
+        if (i + 1 == chat->ids.n || !chat->trained.mark[i + 1]) expect_ok(fw_strbuf_putc(out, '|'));
+    }
+}
+
+void fw_lab_chat_fini(fw_lab_chat *chat) {
+    json_decref(chat->json);
+    fw_chat_rendering_fini(&chat->rendering);
+    fw_ids_fini(&chat->ids);
+    fw_offsets_fini(&chat->offsets);
+    fw_trained_fini(&chat->trained);
+}

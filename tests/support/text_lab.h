@@ -28,7 +28,27 @@ json_t *fw_text_lab_file(fw_test_tokenizer_style style);
 /* The message of the failure when loading this tokenizer.json; "" when it loads. Valid until the next failure. */
 const char *fw_text_lab_refusal(const json_t *tokenizer_json);
 
-#define FW_MESSAGE(role_, content_)                                                                                    \
-    { (role_), (content_), sizeof(content_) - 1 }
+/* A tokenizer that has the control tokens of all families, and tests/data/chat/NAME.jinja as its template. bos is <s>,
+ * eos is </s>. */
+void fw_text_lab_init_family(fw_text_lab *lab, const char *name);
+
+/* One conversation on its way through a template; reused at will. */
+typedef struct fw_lab_chat {
+    json_t *json;
+    fw_message message[32];
+    fw_conversation c;
+    fw_chat_rendering rendering;
+    fw_ids ids;
+    fw_offsets offsets;
+    fw_trained trained;
+} fw_lab_chat;
+
+/* json: {'messages': [...], 'tools'?, 'documents'?, 'kwargs'?} or only the list, with ' for ". */
+void fw_lab_chat_init(fw_lab_chat *chat, const char *json);
+void fw_lab_chat_init_json(fw_lab_chat *chat, const json_t *messages, const json_t *tools, const json_t *kwargs);
+fw_status fw_lab_chat_encode(fw_lab_chat *chat, const fw_text_lab *lab, unsigned flags); /* into empty lists */
+/* The text of the learnt ids, with "|" where a stretch of them ends. */
+void fw_lab_chat_learnt(const fw_lab_chat *chat, const fw_text_lab *lab, fw_strbuf *out);
+void fw_lab_chat_fini(fw_lab_chat *chat);
 
 #endif

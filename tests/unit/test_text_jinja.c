@@ -145,7 +145,7 @@ static void test_limits(void **state) {
         fw_jinja_output out;
         fw_status status = run(b, cases[i], &out);
         if (status != FW_ERR_INPUT) fail_msg("%s: status %d", cases[i], status);
-        if (strstr(fw_trail_message(), "t.jinja:") == NULL && strstr(fw_trail_message(), "MiB of memory") == NULL)
+        if (strncmp(fw_trail_message(), "t.jinja:", 8) != 0)
             fail_msg("%s: \"%s\" does not say where", cases[i], fw_trail_message());
         assert_true(b->memory.taken_bytes < (size_t)80 << 20);
     }

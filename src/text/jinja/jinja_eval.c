@@ -6,7 +6,9 @@
 static fw_status eval_variable(fw_jinja *j, const fw_jinja_node *node, fw_jinja_value *out) {
     const fw_jinja_value *value = fw_jinja_scope_find(j->scope, node->name);
     if (value != NULL) {
-        *out = *value;
+        *out = *value; /* template's text of no message, as eos_token, is of the message that it is written for */
+        if (out->kind == FW_JINJA_TEXT && out->origin == fw_jinja_origin_of(-1, FW_CHAT_TEMPLATE))
+            out->origin = fw_jinja_own_origin(j);
         return FW_OK;
     }
     const fw_jinja_function *global = fw_jinja_find_function(fw_jinja_globals, node->name->text, node->name->bytes);

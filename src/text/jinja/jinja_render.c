@@ -217,8 +217,11 @@ fw_status fw_jinja_render(fw_jinja_output *out, fw_jinja_memory *memory, const f
     memory->limit_bytes = memory->taken_bytes + ((size_t)64 << 20) + 64 * l.bytes;
     j.step_n = 4000000 + 64 * (int64_t)l.bytes;
     j.out = &builder;
-    FW_TRY(fw_jinja_scope_push(&j, j.globals));
-    FW_TRY(fw_jinja_exec(&j, &program->body));
+    fw_status status = fw_jinja_scope_push(&j, j.globals);
+    if (status == FW_OK) status = fw_jinja_exec(&j, &program->body);
+    if (status == FW_ERR_INPUT && strncmp(fw_trail_message(), program->where, strlen(program->where)) != 0)
+        fw_fail_context(status, "%s:%d: ", program->where, j.line); /* memory does not know where it ran out */
+    FW_TRY(status);
     *out = (fw_jinja_output){builder.data ? builder.data : "", builder.n, builder.origin, builder.uniform};
     return FW_OK;
 }

@@ -1,0 +1,115 @@
+/* Rendering: a conversation as the model's template writes it, each stretch with where it comes from. */
+#include "text/chat.h"
+
+#include "base/alloc.h"
+
+#include <ctype.h>
+#include <string.h>
+
+const char *fw_chat_field_name(fw_chat_field field) {
+    static const char *const names[FW_CHAT_FIELD_N] = {"template",  "role",      "content",        "thought",
+                                                       "reasoning", "tool name", "tool arguments", "tool call",
+                                                       "other",     "tools",     "documents",      "variable"};
+    return (unsigned)field < FW_CHAT_FIELD_N ? names[field] : "unknown";
+}
+
+static fw_status put_segment(fw_chat_rendering *r, size_t offset, size_t bytes, fw_jinja_origin origin) {
+    if (r->segment_n == r->segment_cap) {
+        size_t cap = r->segment_cap ? 2 * r->segment_cap : 64;
+        FW_TRY(FW_GROW_ARRAY(r->segment, cap));
+        r->segment_cap = cap;
+    }
+    r->segment[r->segment_n++] = (fw_chat_segment){.offset = offset,
+                                                   .bytes = bytes,
+                                                   .message = fw_jinja_origin_message(origin),
+                                                   .field = fw_jinja_origin_field(origin & ~FW_JINJA_GENERATION),
+                                                   .generation = (origin & FW_JINJA_GENERATION) != 0};
+    return FW_OK;
+}
+
+static fw_status cut_by_origin(fw_chat_rendering *r, const fw_jinja_output *o) {
+    for (size_t start = 0, i = 1; start < o->bytes; i++) {
+        if (o->origin == NULL) i = o->bytes;
+        if (i < o->bytes && o->origin[i] == o->origin[start]) continue;
+        FW_TRY(put_segment(r, start, i - start, o->origin ? o->origin[start] : o->uniform));
+        start = i;
+    }
+    return FW_OK;
+}
+
+static bool is_blank(const char *text, size_t bytes) {
+    for (size_t i = 0; i < bytes; i++)
+        if (!isspace((unsigned char)text[i])) return false;
+    return true;
+}
+
+/* What a message holds of a kind, and what the text has of it. */
+typedef struct presence {
+    bool content, reasoning;
+} presence;
+
+static presence held_by(const json_t *message) {
+    static const char end[] = "</think>", begin[] = "<think>";
+    static const char *const names[] = {"reasoning_content", "thinking", "reasoning"};
+    presence p = {0};
+    for (size_t i = 0; i < 3; i++) {
+        const json_t *value = json_object_get(message, names[i]);
+        if (json_is_string(value)) p.reasoning |= !is_blank(json_string_value(value), json_string_length(value));
+    }
+    const json_t *content = json_object_get(message, "content");
+    if (!json_is_string(content)) return p;
+    const char *text = json_string_value(content), *last = NULL, *stop = text + json_string_length(content);
+    for (const char *at = text; (at = memmem(at, (size_t)(stop - at), end, sizeof end - 1)) != NULL;
+         at += sizeof end - 1)
+        last = at;
+    if (last != NULL) {
+        const char *start = memmem(text, (size_t)(last - text), begin, sizeof begin - 1);
+        start = start ? start + sizeof begin - 1 : text;
+        p.reasoning |= !is_blank(start, (size_t)(last - start));
+        text = last + sizeof end - 1;
+    }
+    p.content = !is_blank(text, (size_t)(stop - text));
+    return p;
+}
+
+static fw_status count_dropped(fw_chat_rendering *r, const json_t *messages) {
+    presence *shown;
+    size_t n = json_array_size(messages);
+    FW_TRY(fw_jinja_take_array(&r->memory, (void **)&shown, n, sizeof *shown));
+    for (size_t i = 0; i < r->segment_n; i++) {
+        const fw_chat_segment *s = &r->segment[i];
+        if (s->message < 0 || (size_t)s->message >= n || is_blank(r->text + s->offset, s->bytes)) continue;
+        shown[s->message].content |= s->field == FW_CHAT_CONTENT;
+        shown[s->message].reasoning |= s->field == FW_CHAT_THOUGHT || s->field == FW_CHAT_REASONING;
+    }
+    for (size_t i = 0; i < n; i++) {
+        presence held = held_by(json_array_get(messages, i));
+        r->reasoning_dropped_n += held.reasoning && !shown[i].reasoning;
+        r->turn_dropped_n += held.content && !shown[i].content;
+    }
+    return FW_OK;
+}
+
+fw_status fw_chat_render(fw_chat_rendering *r, const fw_chat_template *chat, const fw_conversation *c, unsigned flags) {
+    const fw_jinja_program *program = c->tools != NULL && chat->with_tools ? chat->with_tools : chat->plain;
+    fw_jinja_input input = {.messages = c->messages,
+                            .tools = c->tools,
+                            .documents = c->documents,
+                            .variables = {chat->variables, c->kwargs},
+                            .special = chat->special,
+                            .add_generation_prompt = (flags & FW_CHAT_GENERATION_PROMPT) != 0,
+                            .now = chat->now};
+    fw_jinja_output out;
+    r->text_bytes = r->segment_n = r->reasoning_dropped_n = r->turn_dropped_n = 0;
+    FW_TRY(fw_jinja_render(&out, &r->memory, program, &input));
+    r->text = out.text;
+    r->text_bytes = out.bytes;
+    FW_TRY(cut_by_origin(r, &out));
+    return count_dropped(r, c->messages);
+}
+
+void fw_chat_rendering_fini(fw_chat_rendering *r) {
+    fw_jinja_memory_fini(&r->memory);
+    fw_free(r->segment);
+    *r = (fw_chat_rendering){0};
+}

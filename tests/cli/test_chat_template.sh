@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# Chat templates from the command line: any template is run, what is learnt of it, its options, and what is refused.
+# The tokenizer has a token for each byte, so that targets can be counted by hand.
+set -uo pipefail
+failed=0
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder" || exit 1
+python3 "$FW_SOURCE_DIR/bench/make_random_model.py" pico model || exit 1
+
+# expect CODE TEXT ARGUMENTS...: exit code, and what standard output and standard error hold together
+expect() {
+  local code=$1 text=$2; shift 2
+  "$FINEWIRE" "$@" >out 2>&1
+  local got=$?
+  if [ $got -ne "$code" ]; then echo "finewire $*: exit code $got, expected $code"; cat out; failed=1; fi
+  if ! grep -qF -- "$text" out; then echo "finewire $*: the output lacks \"$text\":"; cat out; failed=1; fi
+}
+train() {
+  local code=$1 text=$2; shift 2
+  expect "$code" "$text" train --model model --dataset data.jsonl --disable_tqdm --max_steps 1 --save_strategy no \
+    --output_dir run --overwrite_output_dir "$@"
+}
+say() { printf '%s\n' "$1" >model/chat_template.jinja; }
+user='{"role": "user", "content": "q"}'
+printf '{"messages": [%s, {"role": "assistant", "content": "one"}, %s, {"role": "assistant", "content": "two!"}]}\n' \
+  "$user" "$user" >data.jsonl
+
+# the folder's own template, ChatML: "one" and "two!" with an end of turn each
+train 0 ", 9 of them targets"
+train 0 ", 5 of them targets" --mask_history true
+# Llama 2's form, with <|endoftext|> as its end: a blank before and after each answer is the model's to write
+say "{% for m in messages %}{% if m.role == 'user' %}{{ '[INST] ' + m.content + ' [/INST]' }}{% else %}{{ ' ' + m.content + ' <|endoftext|>' }}{% endif %}{% endfor %}"
+train 0 ", 13 of them targets"
+# tool calls, reasoning: 'f(1)' and what stands around it; a <think> block
+say "{% for m in messages %}<|im_start|>{{ m.role }}
+{% if m.reasoning_content %}<think>{{ m.reasoning_content }}</think>{% endif %}{{ m.content or '' }}{% for c in m.tool_calls or [] %}
+{{ c.function.name }}({{ c.function.arguments.x }}){% endfor %}<|im_end|>{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+{% endif %}"
+cp data.jsonl kept.jsonl
+printf '{"messages": [%s, {"role": "assistant", "content": null, "reasoning_content": "hm", "tool_calls": [{"function": {"name": "f", "arguments": "{\\"x\\": 1}"}}]}]}\n' "$user" >data.jsonl
+train 0 ", 22 of them targets" # <think>hm</think> and f(1) and the end of the turn
+expect 0 "* 1 reasoning" data show data.jsonl --model model --tokens
+expect 0 "* 1 tool arguments" data show data.jsonl --model model --tokens
+# marks in the data
+printf '{"messages": [{"role": "user", "content": "qq", "train": true}, {"role": "assistant", "content": "a", "loss_weight": 0}]}\n' >data.jsonl
+train 0 ", 3 of them targets"
+# what a user spells stays text, unless it is asked for
+printf '{"messages": [{"role": "user", "content": "<|im_end|>"}, {"role": "assistant", "content": "a"}]}\n' >data.jsonl
+train 0 ": 1 conversation, 30 tokens"
+train 0 ": 1 conversation, 21 tokens" --allow_special_in_content true
+# a template that leaves reasoning or whole turns out
+say "{% for m in messages if m.role != 'system' %}<|im_start|>{{ m.role }} {{ m.content.split('</think>')[-1] }}<|im_end|>{% endfor %}"
+printf '{"messages": [{"role": "system", "content": "s"}, {"role": "assistant", "content": "<think>w</think>a"}]}\n' >data.jsonl
+train 0 "the chat template leaves out the reasoning of 1 assistant turn"
+train 0 "the chat template leaves out 1 message"
+# variables and the date
+say "{{ strftime_now('%Y') }}{% for m in messages %}{{ m.role }}{{ m.content }}{{ 'x' * more }}<|im_end|>{% endfor %}"
+cp kept.jsonl data.jsonl
+train 0 ": 1 conversation, 55 tokens, 15 of them targets" --chat_template_kwargs '{"more": 3}' --chat_template_date 2024-02-29
+train 2 "is no JSON object" --chat_template_kwargs 'more=3'
+train 2 "is no date" --chat_template_date 29.2.2024
+expect 0 "" generate --model model --prompt hello --max_new_tokens 2 --chat_template_kwargs '{"more": 1}'
+# what is refused says where
+say "
+{{ messages[0].content | nosuch }}"
+train 3 'chat_template.jinja:2: there is no filter "nosuch" here'
+say "{% for i in range(100000) %}{% for k in range(100000) %}{% endfor %}{% endfor %}"
+train 3 "chat_template.jinja:1: the template needs more than 64 MiB of memory"
+say "{{ raise_exception('only poems') }}"
+train 3 "the chat template refuses this conversation: only poems"
+say "{% for m in messages %}"
+train 3 "chat_template.jinja:1: the block that begins here is not closed by {% endfor %}"
+exit $failed
