@@ -97,8 +97,10 @@ static void say_wire(fw_plan_advice *a) {
         c->times.exposed_ms);
 }
 
-/* Fewer and larger steps where the wire is slow, if what that takes still fits and makes it faster by that factor. */
+/* What counts as faster. */
 static const double gain_wanted = 1.05;
+
+/* Fewer and larger steps where the wire is slow, if what that takes still fits and makes it faster by worth_it. */
 static fw_status accumulate(fw_plan_advice *a, double worth_it) {
     fw_plan_scenario more = a->scenario;
     fw_plan_case c;

@@ -63,6 +63,10 @@ fw_status fw_plan_scenario_from_options(fw_plan_scenario *s, const fw_model *mod
     if (o->gpu == NULL) { /* this machine: what it has, and what was measured of it */
         FW_TRY_OR(load_measured(&measured, o), done);
         if (!cpu) FW_TRY_OR(fw_machine_read(&machine, NULL), done);
+        if (o->device == FW_DEVICE_CUDA && machine->gpu_n == 0) {
+            status = fw_fail(FW_ERR_OPTION, "device is cuda, and no NVIDIA GPU is seen here; name a card with --gpu");
+            goto done;
+        }
     }
     const fw_plan_site_wish wish = {.gpu = o->gpu,
                                     .link = o->link,

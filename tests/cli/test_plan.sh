@@ -164,6 +164,7 @@ refuse "--per_device_train_batch_size is 0; it must be from 1" --model Qwen3-8B 
 refuse "--device_memory is \"-5GB\": it is not a size" --model Qwen3-8B --gpus 2 --gpu 4090 --device_memory -5GB
 refuse "GeForce RTX 4090 has none" --model Qwen3-8B --gpus 2 --gpu 4090 --link nvlink
 refuse "did you mean pcie4x16?" --model Qwen3-8B --gpus 2 --gpu 4090 --link pice4x16
+refuse "no NVIDIA GPU is seen here; name a card with --gpu" --model Qwen3-8B --device cuda
 refuse "--link is for GPUs" --model Qwen3-8B --link nvlink
 refuse "did you mean q_proj?" --model Qwen3-8B --gpus 1 --gpu 4090 --lora_target_modules q_porj
 refuse "did you mean qlora?" --model Qwen3-8B --gpus 1 --gpu 4090 --method qlor
