@@ -91,8 +91,8 @@ fw_status fw_check_modes(fw_findings *out, const fw_machine *m, const fw_doctor_
     return fw_finding_add(out, FW_FINDING_WARNING,
                           "all ranks wait for the slowest and plan for the smallest: take equal ones with "
                           "CUDA_VISIBLE_DEVICES",
-                          "%s differ from GPU %d (%s)", fw_gpu_set_text(gpus, m, other), m->gpu[0].index,
-                          m->gpu[0].name);
+                          "%s: of another kind or memory than GPU %d (%s)", fw_gpu_set_text(gpus, m, other),
+                          m->gpu[0].index, m->gpu[0].name);
 }
 
 /* ---- health ---- */

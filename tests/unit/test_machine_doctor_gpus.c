@@ -111,7 +111,7 @@ static void test_modes(void **state) {
     m->gpu[7].mig = 1;
     fw_test_finds("modes", WARNING, "GPU 7: cut into instances", m, NULL);
     set(m->gpu[6].name, "NVIDIA H200");
-    fw_test_finds("modes", WARNING, "GPU 6 differ from GPU 0", m, NULL);
+    fw_test_finds("modes", WARNING, "GPU 6: of another kind or memory than GPU 0 (NVIDIA H100 80GB HBM3)", m, NULL);
 }
 
 static void test_health(void **state) {

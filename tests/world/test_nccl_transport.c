@@ -281,6 +281,8 @@ static void paths_are_told(void **state) {
     says("1 paths     shared memory: all pairs\n");
     start(2, "/nowhere", "open");
     says("1 paths     not known (no NVML); direct access between GPUs: all pairs\n");
+    start(2, FW_STANDIN_NVML, "silent"); /* a driver that knows the GPUs and nothing of what joins them */
+    says("1 paths     not known: 0-1; direct access between GPUs: all pairs\n");
     start(2, FW_STANDIN_NVML, "lies");
     says("1 paths     not known");
     assert_null(strstr(page->lines, "2 NCCL")); /* no warning */

@@ -179,12 +179,12 @@ static fw_status report(const fw_comm *all, const scene *s, double bytes_per_s, 
     fw_log_info("nccl      %d.%d.%d, all_reduce of 16 MiB: %.1f GB/s (bus)%s", v / 10000, v / 100 % 100, v % 100,
                 bytes_per_s / 1e9, shared ? "; several ranks share a GPU and talk through sockets" : "");
     fw_status status = fw_nccl_ways_of_ranks(&ways, s->machine, s->pci_id, all->options.world);
-    if (status == FW_OK && ways.len_bytes > 0 && !shared) {
-        fw_log_info("paths     %s", fw_strbuf_text(&ways));
+    const char *known = ways.len_bytes > 0 ? fw_strbuf_text(&ways) : "not known (no NVML)";
+    if (status == FW_OK && !shared && strstr(known, "not known") == NULL) {
+        fw_log_info("paths     %s", known);
     } else if (status == FW_OK && !shared) {
         n->plugin->describe_peers(n->gpu, peers, sizeof peers);
-        fw_log_info("paths     not known (no NVML); direct access between GPUs:%s%s", peers[0] == ' ' ? "" : " ",
-                    peers);
+        fw_log_info("paths     %s; direct access between GPUs:%s%s", known, peers[0] == ' ' ? "" : " ", peers);
     }
     fw_strbuf_fini(&ways);
     if (status == FW_OK) fw_nccl_warn_settings(s->machine, bytes_per_s);
