@@ -59,8 +59,9 @@ static void end_record(fw_bench_show *s) {
 
 static void begin_result(fw_bench_show *s, const char *what) {
     if (s->results == NULL) return;
-    json_t *result = json_pack("{s:s, s:[]}", "what", what, "rows");
-    s->rows = json_object_get(result, "rows");
+    json_t *result = json_pack("{s:s}", "what", what);
+    s->rows = json_array();
+    if (json_object_set_new(result, "rows", s->rows) != 0) s->rows = NULL;
     if (json_array_append_new(s->results, result) != 0)
         keep_status(s, fw_fail(FW_ERR_NOMEM, "out of memory while writing results"));
 }

@@ -75,14 +75,16 @@ static json_t *row_to_json(const fw_bench_step_row *r) {
 
 static fw_status show_json(const fw_options *o, const fw_bench_step_row *rows, int n, int best, const char *reason) {
     fw_strbuf text = {0};
-    json_t *all =
-        json_pack("{s:s, s:I, s:I, s:{}, s:{s:s?, s:s}}", "model", o->model_name_or_path, "world",
-                  (json_int_t)o->num_processes, "steps", (json_int_t)o->bench_steps, "strategies", "recommendation",
-                  "strategy", best >= 0 ? fw_strategy_words[rows[best].strategy] : NULL, "reason", reason);
-    json_t *strategies = json_object_get(all, "strategies");
-    bool good = all != NULL;
+    json_t *all = json_pack("{s:s, s:I, s:I}", "model", o->model_name_or_path, "world", (json_int_t)o->num_processes,
+                            "steps", (json_int_t)o->bench_steps);
+    json_t *strategies = json_object();
+    bool good = json_object_set_new(all, "strategies", strategies) == 0;
     for (int i = 0; i < n && good; i++)
         good = json_object_set_new(strategies, fw_strategy_words[rows[i].strategy], row_to_json(&rows[i])) == 0;
+    good = good && json_object_set_new(all, "recommendation",
+                                       json_pack("{s:s?, s:s}", "strategy",
+                                                 best >= 0 ? fw_strategy_words[rows[best].strategy] : NULL, "reason",
+                                                 reason)) == 0;
     fw_status status =
         good ? fw_json_dump(&text, all, JSON_INDENT(2)) : fw_fail(FW_ERR_NOMEM, "out of memory while writing results");
     if (status == FW_OK) status = fw_terminal_printf("%s\n", fw_strbuf_text(&text));

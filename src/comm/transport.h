@@ -59,6 +59,13 @@ typedef struct fw_transport {
     void (*destroy)(fw_comm *c);
 } fw_transport;
 
+/* Where a rank's slice of n elements begins, when each takes one of them: slices differ by at most one grain of 32, so
+ * that they start on cache lines. */
+static inline int64_t fw_comm_slice_start(int64_t n, int rank, int world) {
+    int64_t grains = (n + 31) / 32, start = grains * rank / world * 32;
+    return start < n ? start : n;
+}
+
 const char *fw_comm_kind_name(fw_comm_kind kind);
 /* NULL when it has none. */
 static inline const char *fw_comm_op_label(const fw_comm_op *op) { return op->label[0] ? op->label : NULL; }

@@ -150,22 +150,27 @@ done:
     return status;
 }
 
+/* Lists are made by hand: json_pack loses one that it cannot fill. Not 0: memory ran out. */
+static int append_point(json_t *points, const fw_measured_point *p) {
+    json_t *pair = json_array();
+    if (json_array_append_new(points, pair) != 0) return 1;
+    return json_array_append_new(pair, json_real(p->amount)) != 0 ||
+           json_array_append_new(pair, json_real(p->seconds)) != 0;
+}
+
 /* NULL when memory ran out. */
 static json_t *record_to_json(const fw_measured_record *r) {
     const fw_measured_key *key = &r->key;
-    json_t *object = json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:s, s:s, s:[]}", "what", fw_measured_name(key->what),
-                               "host", key->host, "device", key->device, "transport", key->transport, "world",
-                               key->world, "threads", key->thread_n, "dtype",
-                               key->dtype == FW_DTYPE_N ? "" : fw_dtype_name(key->dtype), "date", r->date, "points");
-    json_t *points = json_object_get(object, "points");
-    for (int i = 0; i < r->point_n; i++) {
-        json_t *pair = json_pack("[f, f]", r->point[i].amount, r->point[i].seconds);
-        if (json_array_append_new(points, pair) != 0) {
-            json_decref(object);
-            return NULL;
-        }
-    }
-    return object;
+    json_t *object =
+        json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:s, s:s}", "what", fw_measured_name(key->what), "host", key->host,
+                  "device", key->device, "transport", key->transport, "world", key->world, "threads", key->thread_n,
+                  "dtype", key->dtype == FW_DTYPE_N ? "" : fw_dtype_name(key->dtype), "date", r->date);
+    json_t *points = json_array();
+    bool good = json_object_set_new(object, "points", points) == 0;
+    for (int i = 0; good && i < r->point_n; i++) good = append_point(points, &r->point[i]) == 0;
+    if (good) return object;
+    json_decref(object);
+    return NULL;
 }
 
 static fw_status make_folder_of(const char *path) {
@@ -182,9 +187,9 @@ fw_status fw_measured_save(const fw_measured *m, const char *path) {
     json_t *file;
     fw_status status;
     FW_TRY(fw_json_parse(&file, "{}", 2, "measured", 1)); /* not json_object(): this installs our allocator */
+    bool good = json_object_set_new(file, "format", json_string(format)) == 0;
     json_t *records = json_array();
-    bool good = json_object_set_new(file, "format", json_string(format)) == 0 &&
-                json_object_set_new(file, "records", records) == 0;
+    good = json_object_set_new(file, "records", records) == 0 && good; /* given away in any case */
     for (int i = 0; good && i < m->record_n; i++)
         good = json_array_append_new(records, record_to_json(&m->record[i])) == 0;
     if (!good) FW_TRY_OR(fw_fail(FW_ERR_NOMEM, "out of memory while writing down measurements"), done);

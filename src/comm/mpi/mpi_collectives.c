@@ -18,12 +18,6 @@ enum { PIECE_BYTES = 16 << 20, DIRECT_BYTES = 64 << 10 };
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* Start of a rank's slice of n things, of any size. */
-static int64_t slice_start(int64_t n, int rank, int world) {
-    int64_t grains = (n + 31) / 32, start = grains * rank / world * 32;
-    return start < n ? start : n;
-}
-
 /* ---- the cards ---- */
 
 static const char *describe(char out[160], const fw_mpi_card *card) {
@@ -123,12 +117,13 @@ static fw_status all_reduce(run *u) {
     int64_t longest = 0;
     piece of[FW_COMM_MAX_WORLD], before[FW_COMM_MAX_WORLD] = {{0}};
     for (int r = 0; r < u->world; r++) {
-        const int64_t slice_n = slice_start(n, r + 1, u->world) - slice_start(n, r, u->world);
+        const int64_t slice_n = fw_comm_slice_start(n, r + 1, u->world) - fw_comm_slice_start(n, r, u->world);
         if (slice_n > longest) longest = slice_n;
     }
     for (int64_t done_n = 0; done_n < longest + most_n; done_n += most_n) {
         for (int r = 0; r < u->world; r++)
-            of[r] = piece_of(slice_start(n, r, u->world), slice_start(n, r + 1, u->world), done_n, most_n);
+            of[r] =
+                piece_of(fw_comm_slice_start(n, r, u->world), fw_comm_slice_start(n, r + 1, u->world), done_n, most_n);
         if (done_n > 0) FW_TRY(return_sums(u, before));
         FW_TRY(bring_pieces(u, of));
         FW_TRY(fw_mpi_finish(&u->batch));
@@ -198,7 +193,7 @@ static fw_status broadcast_slices(run *u) {
     for (int64_t done = 0; done < u->op->n; done += piece_bytes) {
         const int64_t now = smaller(piece_bytes, u->op->n - done);
         int64_t first[FW_COMM_MAX_WORLD + 1] = {0};
-        for (int r = 0; r <= u->world; r++) first[r] = done + slice_start(now, r, u->world);
+        for (int r = 0; r <= u->world; r++) first[r] = done + fw_comm_slice_start(now, r, u->world);
         const size_t own = (size_t)(first[u->me + 1] - first[u->me]);
         if (u->me != u->op->root)
             FW_TRY(fw_mpi_receive(&u->batch, data + first[u->me], own, u->op->root, FW_MPI_TAG_PARTS));

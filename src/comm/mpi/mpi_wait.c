@@ -16,25 +16,28 @@ static int job_rank(const fw_mpi_batch *b, int rank) { return fw_comm_job_rank(b
 
 /* ---- beginning ---- */
 
+/* The next place of the batch; rank: whom it is to wait for. */
+static fw_mpi_request *add(fw_mpi_batch *b, size_t bytes, int rank) {
+    FW_ASSERT(b->n < FW_MPI_BATCH_N && bytes <= FW_MPI_MESSAGE_BYTES);
+    b->item[b->n].rank = rank;
+    return &b->item[b->n++].request;
+}
+
 fw_status fw_mpi_send(fw_mpi_batch *b, const void *data, size_t bytes, int rank, int tag) {
     fw_mpi *m = fw_mpi_of(b->c);
     if (bytes == 0) return FW_OK;
-    FW_ASSERT(b->n < FW_MPI_BATCH_N && bytes <= FW_MPI_MESSAGE_BYTES);
     pthread_mutex_lock(&m->lock);
-    fw_status status = m->plugin->send(&b->item[b->n].request, data, bytes, job_rank(b, rank), tag);
+    fw_status status = m->plugin->send(add(b, bytes, -1), data, bytes, job_rank(b, rank), tag);
     pthread_mutex_unlock(&m->lock);
-    b->item[b->n++].rank = -1;
     return status;
 }
 
 fw_status fw_mpi_receive(fw_mpi_batch *b, void *data, size_t bytes, int rank, int tag) {
     fw_mpi *m = fw_mpi_of(b->c);
     if (bytes == 0) return FW_OK;
-    FW_ASSERT(b->n < FW_MPI_BATCH_N && bytes <= FW_MPI_MESSAGE_BYTES);
     pthread_mutex_lock(&m->lock);
-    fw_status status = m->plugin->receive(&b->item[b->n].request, data, bytes, job_rank(b, rank), tag);
+    fw_status status = m->plugin->receive(add(b, bytes, rank), data, bytes, job_rank(b, rank), tag);
     pthread_mutex_unlock(&m->lock);
-    b->item[b->n++].rank = rank;
     return status;
 }
 

@@ -22,12 +22,6 @@ typedef struct run {
     fw_shm_meeting meeting;
 } run;
 
-/* Start of this rank's part of n things: parts differ by at most one grain of 32, so that they start on cache lines. */
-static int64_t part_start(int64_t n, int rank, int world) {
-    int64_t grains = (n + 31) / 32, start = grains * rank / world * 32;
-    return start < n ? start : n;
-}
-
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static void copy_small(void *to, const void *from, int64_t bytes) {
@@ -78,7 +72,8 @@ static void take_small(const run *u) {
 /* ---- shared ---- */
 
 static void sum_in_place(const run *u) {
-    int64_t first = part_start(u->op->n, u->me, u->world), last = part_start(u->op->n, u->me + 1, u->world);
+    int64_t first = fw_comm_slice_start(u->op->n, u->me, u->world),
+            last = fw_comm_slice_start(u->op->n, u->me + 1, u->world);
     void *place[FW_COMM_MAX_WORLD];
     for (int r = 0; r < u->world; r++) place[r] = u->meeting.buffer[r] + first * u->size;
     fw_comm_sum(place, u->world, (const void *const *)place, u->world, last - first, u->op->dtype);
@@ -162,14 +157,15 @@ static fw_status all_reduce_staged(const run *u) {
             fw_comm_sum(&(void *){own}, 1, from, 2, now_n, u->op->dtype);
             continue;
         }
-        int64_t first = part_start(now_n, u->me, u->world), last = part_start(now_n, u->me + 1, u->world);
+        int64_t first = fw_comm_slice_start(now_n, u->me, u->world),
+                last = fw_comm_slice_start(now_n, u->me + 1, u->world);
         const void *from[FW_COMM_MAX_WORLD];
         for (int r = 0; r < u->world; r++) from[r] = half(u, r, k) + first * u->size;
         void *to = half(u, u->me, k) + first * u->size;
         fw_comm_sum(&to, 1, from, u->world, last - first, u->op->dtype);
         FW_TRY(barrier(u));
         for (int r = 0; r < u->world; r++) {
-            first = part_start(now_n, r, u->world), last = part_start(now_n, r + 1, u->world);
+            first = fw_comm_slice_start(now_n, r, u->world), last = fw_comm_slice_start(now_n, r + 1, u->world);
             copy_small(own + first * u->size, half(u, r, k) + first * u->size, (last - first) * u->size);
         }
     }
