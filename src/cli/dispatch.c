@@ -3,6 +3,7 @@
 #include "cli/terminal.h"
 #include "config/nearest.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* Commands that take options, in the order of config/commands.def: fw_cli_NAME of cli/cmd_NAME.c. */
@@ -58,6 +59,23 @@ static int words_of(const char *name, int argc, char *const *argv) {
     return word_n;
 }
 
+/* "finewire data" alone: its second words. *asked = 0 when no command begins with the word. */
+static fw_status ask_for_second_word(const char *word, int *asked) {
+    char list[256] = "";
+    const size_t bytes = strlen(word);
+    *asked = 0;
+    for (int c = 0; c < FW_COMMAND_N; c++) {
+        const char *known = fw_command_get((fw_command)c).name;
+        if (strncmp(known, word, bytes) != 0 || known[bytes] != ' ') continue;
+        const size_t used = strlen(list);
+        snprintf(list + used, sizeof list - used, "%s%s", used > 0 ? ", " : "", known + bytes + 1);
+        ++*asked;
+    }
+    return *asked == 0 ? FW_OK
+                       : fw_fail(FW_ERR_OPTION, "finewire %s needs a second word: %s; finewire help %s WORD says more",
+                                 word, list, word);
+}
+
 fw_status fw_cli_find_command(fw_command *out, int *word_n, int argc, char *const *argv) {
     const char *name = argv[0];
     fw_nearest nearest;
@@ -73,6 +91,8 @@ fw_status fw_cli_find_command(fw_command *out, int *word_n, int argc, char *cons
         fw_nearest_offer(&nearest, known);
     }
     if (*word_n > 0) return FW_OK;
+    int asked;
+    FW_TRY(ask_for_second_word(name, &asked));
     fw_nearest_offer(&nearest, "help");
     fw_nearest_offer(&nearest, "version");
     if (nearest.best != NULL)

@@ -87,6 +87,23 @@ expect 3 "no file matches" data stats "$folder/none-*.jsonl" --model "$model"
 expect 2 "needs --model_name_or_path" data stats "$data/talk.jsonl"
 expect 2 "a weight must be above 0" data stats "$data/talk.jsonl:0" --model "$model"
 
+expect 2 "finewire data needs a second word: show, stats, check" data
+
+# the same conversations in every format are the same tokens
+hash_of() { expect 0 "" data stats --dataset_name "$1" --model "$model" --json; value "$2" 'r["hash"]'; }
+cat >"$folder/same.jsonl" <<'END'
+{"instruction": "Say \"hi\", then\nstop", "input": "", "output": "hi"}
+{"messages": [{"role": "user", "content": "Add\n1 2"}, {"role": "assistant", "content": "3"}]}
+END
+sed -n 1p "$folder/same.jsonl" >"$folder/one.jsonl"
+sed -n 2p "$folder/same.jsonl" >"$folder/two.jsonl"
+expect 0 "" data stats "$data/table.csv" --model "$model" --json
+same=$(sed '/^finewire: /d' "$folder/out" | python3 -c 'import json, sys; print(json.load(sys.stdin)["hash"])')
+hash_of "$folder/one.jsonl,$folder/two.jsonl" "$same"
+gzip -k "$data/table.csv"
+hash_of "$data/table.csv.gz" "$same"
+rm "$data/table.csv.gz"
+
 # weights: one twice, one left as it is
 expect 0 "rows      7: 6 used, 1 left out" data stats --dataset_name "$data/talk.jsonl:2,$data/table.csv" --model "$model"
 
