@@ -277,8 +277,8 @@ static void paths_are_told(void **state) {
     start(4, FW_STANDIN_NVML, "open");
     says("1 nccl      2.99.99, all_reduce of 16 MiB: ");
     says("1 paths     NVLink (NV18): 0-1 0-2 1-2; NVLink (NV17): 0-3 1-3 2-3\n");
-    start(4, FW_STANDIN_NVML, "switch"); /* the driver does not let one GPU write into another */
-    says("1 paths     shared memory: all pairs\n");
+    start(2, FW_STANDIN_NVML, "switch"); /* the driver does not let one GPU write into another */
+    says("1 paths     shared memory: 0-1\n");
     start(2, "/nowhere", "open");
     says("1 paths     not known (no NVML); direct access between GPUs: all pairs\n");
     start(2, FW_STANDIN_NVML, "silent"); /* a driver that knows the GPUs and nothing of what joins them */
@@ -295,8 +295,8 @@ static void variables_are_named(void **state) {
     setenv("NCCL_IB_DISABLE", "0", 1);
     setenv("NCCL_P2P_LEVEL", "SYS", 1);
     setenv("NCCL_DEBUG", "INFO", 1); /* tells, and does not slow */
-    start(4, FW_STANDIN_NVML, "open");
-    says("1 paths     shared memory: all pairs\n");
+    start(2, FW_STANDIN_NVML, "open");
+    says("1 paths     shared memory: 0-1\n");
     says("2 NCCL_P2P_DISABLE=1 is set in the environment: GPUs do not read each other's memory: NVLink and PCIe peer "
          "access are not used; with it an all_reduce of 16 MiB moves ");
     says(" GB/s; unset it unless you mean it\n");
@@ -304,14 +304,14 @@ static void variables_are_named(void **state) {
     assert_null(strstr(page->lines, "NCCL_P2P_LEVEL"));
     assert_null(strstr(page->lines, "NCCL_DEBUG"));
     setenv("NCCL_SHM_DISABLE", "1", 1);
-    start(4, FW_STANDIN_NVML, "open");
-    says("1 paths     network: all pairs\n");
+    start(2, FW_STANDIN_NVML, "open");
+    says("1 paths     network: 0-1\n");
     says("2 NCCL_SHM_DISABLE=1");
     unsetenv("NCCL_P2P_DISABLE");
     unsetenv("NCCL_SHM_DISABLE");
     setenv("NCCL_P2P_LEVEL", "LOC", 1);
-    start(4, FW_STANDIN_NVML, "open");
-    says("1 paths     shared memory: all pairs\n");
+    start(2, FW_STANDIN_NVML, "open");
+    says("1 paths     shared memory: 0-1\n");
     says("2 NCCL_P2P_LEVEL=LOC");
     unsetenv("NCCL_IB_DISABLE");
     unsetenv("NCCL_P2P_LEVEL");
