@@ -180,7 +180,7 @@ fw_status fw_vocab_init_merges(fw_vocab *vocab, size_t merge_n) {
 }
 
 void fw_vocab_add_merge(fw_vocab *vocab, int32_t left, int32_t right, uint32_t rank, int32_t id) {
-    uint64_t pair = fw_vocab_pair(left, right), hash = fw_vocab_mix(pair);
+    uint64_t pair = fw_vocab_pair(left, right), hash = fw_vocab_pair_hash(pair);
     size_t mask = vocab->merge_slot_n - 1, i = (size_t)hash & mask;
     size_t bit = (size_t)(hash >> 40) & (vocab->filter_bits - 1);
     while (vocab->merge[i] != 0 && vocab->merge[i] >> 20 != pair) i = (i + 1) & mask;

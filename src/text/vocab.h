@@ -69,9 +69,14 @@ static inline int32_t fw_vocab_slot_left(uint64_t slot) { return (int32_t)(slot 
 static inline int32_t fw_vocab_slot_right(uint64_t slot) { return (int32_t)(slot >> 20 & 0x3fffff); }
 static inline uint32_t fw_vocab_slot_rank(uint64_t slot) { return (uint32_t)(slot & 0xfffff); }
 
+static inline uint64_t fw_vocab_pair_hash(uint64_t pair) {
+    uint64_t x = pair * 0x9e3779b97f4a7c15u;
+    return x ^ x >> 32;
+}
+
 /* The rank of the pair; FW_NO_RANK when it does not merge. */
 static inline uint32_t fw_vocab_merge(const fw_vocab *vocab, int32_t left, int32_t right) {
-    uint64_t pair = fw_vocab_pair(left, right), hash = fw_vocab_mix(pair);
+    uint64_t pair = fw_vocab_pair(left, right), hash = fw_vocab_pair_hash(pair);
     size_t bit = (size_t)(hash >> 40) & (vocab->filter_bits - 1), mask = vocab->merge_slot_n - 1;
     if (!(vocab->filter[bit / 64] >> (bit % 64) & 1)) return FW_NO_RANK;
     for (size_t i = (size_t)hash & mask;; i = (i + 1) & mask) {
