@@ -60,7 +60,10 @@ static int by_token(const void *a, const void *b) {
     return (x->token > y->token) - (x->token < y->token);
 }
 
-/* One pass over all merges. Those of tokens that stand for no bytes never happen. */
+static bool is_inner(unsigned char byte) { return (byte & 0xc0) == 0x80; } /* not the first of a character */
+
+/* One pass over all merges. A part of a character that may stand at its edge has one or two bytes here. Merges of tokens
+ * that stand for no bytes never happen. */
 static fw_status collect(work *w) {
     const fw_vocab *v = w->vocab;
     FW_TRY(FW_NEW_ARRAY(w->lowest, (size_t)v->id_n));
@@ -73,11 +76,14 @@ static fw_status collect(work *w) {
         uint32_t rank = fw_vocab_slot_rank(v->merge[i]);
         if (rank < w->lowest[left]) w->lowest[left] = rank;
         if (rank < w->lowest[right]) w->lowest[right] = rank;
-        unsigned char left_first, left_last, right_first, right_last;
-        if (!end_bytes(v, left, &left_first, &left_last) || !end_bytes(v, right, &right_first, &right_last)) continue;
-        if ((right_first & 0xc0) == 0x80) continue; /* inside a character */
-        w->left.item[w->left.n++] = (crossing){right, rank, left_last};
-        w->right.item[w->right.n++] = (crossing){left, rank, right_first};
+        unsigned char first, last, part[2];
+        size_t left_n = v->byte_n[left] <= 2 ? token_bytes(v, left, part, 2) : 0;
+        if (left_n > 0 && is_inner(part[0]) && is_inner(part[left_n - 1]) && end_bytes(v, right, &first, &last) &&
+            !is_inner(first))
+            w->right.item[w->right.n++] = (crossing){left, rank, first};
+        size_t right_n = v->byte_n[right] <= 2 ? token_bytes(v, right, part, 2) : 0;
+        if (right_n > 0 && part[0] >= 0xc0 && end_bytes(v, left, &first, &last))
+            w->left.item[w->left.n++] = (crossing){right, rank, last};
     }
     qsort(w->left.item, w->left.n, sizeof *w->left.item, by_token);
     qsort(w->right.item, w->right.n, sizeof *w->right.item, by_token);

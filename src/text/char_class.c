@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "text/unicode.h"
 
+#include <stdbool.h>
 #include <string.h>
 #include <utf8proc.h>
 
@@ -35,6 +36,9 @@ static uint8_t find_class(uint32_t code) {
     }
 }
 
+/* Planes 4 to 13 and the end of plane 3, to which no character was ever assigned; private use; tags, but for two blocks. */
+static bool is_empty(uint32_t block) { return block >= 0x340 && block != 0xe00 && block != 0xe01; }
+
 /* The block's place among those that are there, from the newest on; a new one when there is none like it. */
 static fw_status keep_block(fw_char_classes *c, const uint8_t *classes, uint16_t *place) {
     for (size_t i = c->block_n; i-- > 0;)
@@ -58,8 +62,9 @@ fw_status fw_char_classes_create(fw_char_classes **out) {
     fw_status status;
     FW_TRY_OR(FW_NEW(c), done);
     for (uint32_t block = 0; block < FW_CHAR_BLOCK_N; block++) {
-        uint8_t classes[FW_CHAR_BLOCK];
-        for (uint32_t i = 0; i < FW_CHAR_BLOCK; i++) classes[i] = find_class(block * FW_CHAR_BLOCK + i);
+        uint8_t classes[FW_CHAR_BLOCK] = {0};
+        for (uint32_t i = 0; i < FW_CHAR_BLOCK && !is_empty(block); i++)
+            classes[i] = find_class(block * FW_CHAR_BLOCK + i);
         FW_TRY_OR(keep_block(c, classes, &c->block[block]), done);
     }
     memcpy(c->ascii, c->classes[c->block[0]], sizeof c->ascii);

@@ -64,16 +64,12 @@ static fw_status read_replace(fw_tokenizer *t, const json_t *json, const char *w
 }
 
 static fw_status read_step(fw_tokenizer *t, const json_t *json, int depth, const char *where) {
-    static const char *const known[] = {"type", NULL}, *const known_sequence[] = {"type", "normalizers", NULL};
+    static const char *const known[] = {"type", NULL};
     const char *type;
+    bool is_sequence = false;
     FW_TRY(fw_tokenizer_step_type(&type, json, what, where));
-    const json_t *list = json_object_get(json, "normalizers");
-    if (strcmp(type, "Sequence") == 0 && depth < 4 && json_is_array(list)) {
-        FW_TRY(fw_tokenizer_check_keys(json, known_sequence, what, where));
-        for (size_t i = 0; i < json_array_size(list); i++)
-            FW_TRY(read_step(t, json_array_get(list, i), depth + 1, where));
-        return FW_OK;
-    }
+    FW_TRY(fw_tokenizer_sequence(&is_sequence, t, json, "normalizers", read_step, depth, what, where));
+    if (is_sequence) return FW_OK;
     for (size_t i = 0; i < sizeof plain / sizeof *plain; i++) {
         if (strcmp(type, plain[i].type) != 0) continue;
         fw_norm_step *step = NULL;

@@ -55,6 +55,16 @@ fw_status fw_tokenizer_read_added(fw_tokenizer *tokenizer, const json_t *file, c
 
 /* tokenizer_json.c. *type borrows "type" of a step. */
 fw_status fw_tokenizer_step_type(const char **type, const json_t *step, const char *what, const char *where);
+/* A step of type Sequence: *is_sequence, and then `read` was called for each step of its list under `key`. */
+typedef fw_status (*fw_tokenizer_step_fn)(fw_tokenizer *tokenizer, const json_t *step, int depth, const char *where);
+fw_status fw_tokenizer_sequence(bool *is_sequence, fw_tokenizer *tokenizer, const json_t *step, const char *key,
+                                fw_tokenizer_step_fn read, int depth, const char *what, const char *where);
+/* The options of Metaspace, which stands among pre-tokenizers and decoders. *replacement is borrowed: one character. */
+fw_status fw_tokenizer_metaspace(const char **replacement, fw_prepend *prepend, bool *split, const json_t *step,
+                                 const char *what, const char *where);
+/* One character under `key`, borrowed. */
+fw_status fw_tokenizer_character(const char **character, const json_t *step, const char *key, const char *what,
+                                 const char *where);
 /* "pattern" of a step: {"Regex": ..} or {"String": ..}; exactly one of *regex and *string is borrowed, not empty. */
 fw_status fw_tokenizer_pattern(const char **regex, const char **string, const json_t *step, const char *what,
                                const char *where);

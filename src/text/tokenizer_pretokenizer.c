@@ -2,7 +2,6 @@
 #include "base/alloc.h"
 #include "base/json.h"
 #include "text/tokenizer_parts.h"
-#include "text/utf8.h"
 
 #include <string.h>
 
@@ -84,37 +83,14 @@ static fw_status read_byte_level(fw_tokenizer *t, const json_t *json, const char
     return new_step(t, FW_PRE_BYTE_LEVEL, &step, where);
 }
 
-/* One character, as "replacement" of Metaspace and "delimiter" of CharDelimiterSplit. */
-static fw_status read_character(const char **character, const json_t *json, const char *key, const char *where) {
-    FW_TRY(fw_json_get_string(character, json, key, NULL, where));
-    uint32_t code;
-    if (*character == NULL || (*character)[0] == 0 || fw_utf8_next(&code, *character) != strlen(*character))
-        return fw_tokenizer_refuse(json, what, "it needs one character to split at", where);
-    return FW_OK;
-}
-
 static fw_status read_metaspace(fw_tokenizer *t, const json_t *json, const char *where) {
-    /* str_rep is of old files, which say there what "replacement" says too */
-    static const char *const known[] = {"type",    "replacement", "add_prefix_space", "prepend_scheme", "split",
-                                        "str_rep", NULL};
-    static const char *const schemes[] = {"always", "first", "never"};
-    const char *replacement, *scheme;
-    bool prefix, split;
-    FW_TRY(fw_tokenizer_check_keys(json, known, "pre_tokenizer.Metaspace", where));
-    FW_TRY(read_character(&replacement, json, "replacement", where));
-    FW_TRY(fw_json_get_string(&scheme, json, "prepend_scheme", "always", where));
-    FW_TRY(fw_json_get_bool(&prefix, json, "add_prefix_space", true, where));
-    FW_TRY(fw_json_get_bool(&split, json, "split", true, where));
-    int p = 0;
-    while (p < 3 && strcmp(schemes[p], scheme) != 0) p++;
-    if (p == 3 || (!prefix && p != FW_PREPEND_NEVER))
-        return fw_tokenizer_refuse(json, what,
-                                   "its \"prepend_scheme\" must be always, first or never; with \"add_prefix_space\": "
-                                   "false it must be never",
-                                   where);
+    const char *replacement;
+    fw_prepend prepend = FW_PREPEND_ALWAYS;
+    bool split = true;
+    FW_TRY(fw_tokenizer_metaspace(&replacement, &prepend, &split, json, what, where));
     fw_pre_step *step = NULL;
     FW_TRY(new_string(t, FW_PRE_METASPACE, replacement, &step, where));
-    step->prepend = (fw_prepend)p;
+    step->prepend = prepend;
     if (!split) return FW_OK;
     FW_TRY(new_string(t, FW_PRE_SPLIT_STRING, replacement, &step, where));
     step->behavior = FW_SPLIT_MERGED_WITH_NEXT;
@@ -158,15 +134,15 @@ static fw_status read_delimiter(fw_tokenizer *t, const json_t *json, const char 
     const char *delimiter;
     fw_pre_step *step = NULL;
     FW_TRY(fw_tokenizer_check_keys(json, known, "pre_tokenizer.CharDelimiterSplit", where));
-    FW_TRY(read_character(&delimiter, json, "delimiter", where));
+    FW_TRY(fw_tokenizer_character(&delimiter, json, "delimiter", what, where));
     FW_TRY(new_string(t, FW_PRE_SPLIT_STRING, delimiter, &step, where));
     step->behavior = FW_SPLIT_REMOVED;
     return FW_OK;
 }
 
 static fw_status read_step(fw_tokenizer *t, const json_t *json, int depth, const char *where) {
-    static const char *const known[] = {"type", "pretokenizers", NULL};
     const char *type;
+    bool is_sequence = false;
     FW_TRY(fw_tokenizer_step_type(&type, json, what, where));
     if (strcmp(type, "Split") == 0) return read_split(t, json, where);
     if (strcmp(type, "ByteLevel") == 0) return read_byte_level(t, json, where);
@@ -176,13 +152,8 @@ static fw_status read_step(fw_tokenizer *t, const json_t *json, int depth, const
     if (strcmp(type, "Whitespace") == 0) return read_whitespace(t, json, true, where);
     if (strcmp(type, "WhitespaceSplit") == 0) return read_whitespace(t, json, false, where);
     if (strcmp(type, "CharDelimiterSplit") == 0) return read_delimiter(t, json, where);
-    const json_t *list = json_object_get(json, "pretokenizers");
-    if (strcmp(type, "Sequence") == 0 && depth < 4 && json_is_array(list)) {
-        FW_TRY(fw_tokenizer_check_keys(json, known, what, where));
-        for (size_t i = 0; i < json_array_size(list); i++)
-            FW_TRY(read_step(t, json_array_get(list, i), depth + 1, where));
-        return FW_OK;
-    }
+    FW_TRY(fw_tokenizer_sequence(&is_sequence, t, json, "pretokenizers", read_step, depth, what, where));
+    if (is_sequence) return FW_OK;
     return fw_tokenizer_refuse(json, what,
                                "null, ByteLevel, Split, Metaspace, Digits, Punctuation, Whitespace, WhitespaceSplit, "
                                "CharDelimiterSplit and a Sequence of them are known",

@@ -17,29 +17,6 @@
 
 static json_t *cases; /* the whole file */
 
-static json_t *patched(const json_t *base, const json_t *patch) {
-    json_t *file = json_deep_copy(base), *model = json_object_get(file, "model");
-    const char *key;
-    json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)patch, key, value) {
-        if (strcmp(key, "model") == 0) {
-            json_object_update(model, value);
-        } else if (strcmp(key, "drop") == 0) {
-            json_t *vocab = json_object_get(model, "vocab");
-            for (size_t i = 0; i < json_array_size(value); i++) {
-                char name[32];
-                const char *token = json_string_value(json_array_get(value, i));
-                snprintf(name, sizeof name, "gone %s", token);
-                json_object_set(vocab, name, json_object_get(vocab, token));
-                json_object_del(vocab, token);
-            }
-        } else {
-            json_object_set(file, key, value);
-        }
-    }
-    return file;
-}
-
 static void expect_ids(const fw_ids *ids, const json_t *expected, const char *name, size_t index, const char *how) {
     size_t at = 0, n = json_array_size(expected);
     while (at < ids->n && at < n && ids->id[at] == json_integer_value(json_array_get(expected, at))) at++;
@@ -133,9 +110,9 @@ static void test_kinds(void **state) {
     for (size_t k = 0; k < json_array_size(kinds); k++) {
         const json_t *kind = json_array_get(kinds, k), *rows = json_object_get(kind, "cases");
         const char *name = json_string_value(json_object_get(kind, "name"));
-        json_t *file =
-            patched(json_object_get(json_object_get(cases, "bases"), json_string_value(json_object_get(kind, "base"))),
-                    json_object_get(kind, "patch"));
+        json_t *file = fw_text_lab_patched(
+            json_object_get(json_object_get(cases, "bases"), json_string_value(json_object_get(kind, "base"))),
+            json_object_get(kind, "patch"));
         fw_text_lab lab;
         fw_text_lab_init_file(&lab, file);
         assert_true(json_array_size(rows) >= 20);

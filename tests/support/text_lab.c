@@ -65,6 +65,29 @@ json_t *fw_text_lab_file(fw_test_tokenizer_style style) {
     return file;
 }
 
+json_t *fw_text_lab_patched(const json_t *base, const json_t *patch) {
+    json_t *file = json_deep_copy(base), *model = json_object_get(file, "model");
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)patch, key, value) {
+        if (strcmp(key, "model") == 0) {
+            json_object_update(model, value);
+        } else if (strcmp(key, "drop") == 0) {
+            json_t *vocab = json_object_get(model, "vocab");
+            for (size_t i = 0; i < json_array_size(value); i++) {
+                char name[32];
+                const char *token = json_string_value(json_array_get(value, i));
+                snprintf(name, sizeof name, "gone %s", token);
+                json_object_set(vocab, name, json_object_get(vocab, token));
+                json_object_del(vocab, token);
+            }
+        } else {
+            json_object_set(file, key, value);
+        }
+    }
+    return file;
+}
+
 const char *fw_text_lab_refusal(const json_t *tokenizer_json) {
     char dir[64];
     make_dir(dir, sizeof dir);

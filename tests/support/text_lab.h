@@ -25,6 +25,10 @@ void fw_text_lab_fini(fw_text_lab *lab);
 /* tokenizer.json of a tiny tokenizer as an object, for the test to change and json_decref. */
 json_t *fw_text_lab_file(fw_test_tokenizer_style style);
 
+/* A copy of a tokenizer.json in which the patch replaces top-level keys, updates "model", and renames the tokens under
+ * "drop", so that no text has them. For the test to json_decref. */
+json_t *fw_text_lab_patched(const json_t *base, const json_t *patch);
+
 /* The message of the failure when loading this tokenizer.json; "" when it loads. Valid until the next failure. */
 const char *fw_text_lab_refusal(const json_t *tokenizer_json);
 
