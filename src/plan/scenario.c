@@ -104,6 +104,7 @@ static fw_status take_wire(fw_plan_wire *w, const fw_job_plan *p, const fw_plan_
                         .prefetch = l->options.prefetch > 0,
                         .weight_t = l->options.t,
                         .gradient_t = l->options.gradient_t};
+    if (!l->weights_full && l->options.t == FW_BF16 && !l->weights_share) w->rounded_n = l->share_n;
     w->reduce_n = l->bucket_n * (w->reduce_each ? s->micro_n : 1);
     if (l->weights_full) {
         w->update_bytes = p->traffic.all_gather_bytes;
@@ -166,6 +167,8 @@ fw_status fw_plan_case_make(fw_plan_case *c, const fw_plan_scenario *s, fw_shard
                                         .chunk_n = activations_of(s).chunk_n,
                                         .element_bytes = fw_dtype_bytes(s->model->t)};
     fw_plan_count_work(&work, &s->model->config, s->batch, s->length, method);
+    work.forward_bytes += 6.0 * (double)c->wire.rounded_n; /* 4 read, 2 written */
+    work.backward_bytes += 6.0 * (double)c->wire.rounded_n;
     /* AdamW reads and writes weight, gradient and both moments in fp32, and writes a rounded copy; the norm reads the
      * gradient once more. Of a rank: what it owns. */
     const double owned = (double)c->trained_n / (strategy == FW_SHARD_DDP ? 1 : c->wire.S);

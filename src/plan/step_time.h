@@ -25,6 +25,7 @@ typedef struct fw_plan_wire {
     double edge_part;                     /* the first and last piece, of all */
     bool prefetch;                        /* pieces are gathered ahead */
     fw_dtype weight_t, gradient_t;        /* of what is sent */
+    int64_t rounded_n; /* fp32 weights that a pass rounds to the computing type as it comes to them */
 } fw_plan_wire;
 
 /* One kind of matrix product: operations of one, and how many there are in a pass. */
