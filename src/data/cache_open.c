@@ -92,6 +92,7 @@ fw_status fw_cache_open(fw_dataset **out, const char *path, const fw_cache_key *
         fw_file_unmap(&mapping);
         return status;
     }
+    fw_dataset_forget_borrowed(d);
     d->mapping = mapping;
     d->from_cache = 1;
     status = read_parts(d, &footer);

@@ -227,7 +227,15 @@ done:
     return status;
 }
 
+void fw_dataset_forget_borrowed(fw_dataset *d) {
+    d->options.threads = NULL;
+    d->options.reader.rows.text_field = NULL;
+    d->options.progress = NULL;
+    d->options.progress_context = NULL;
+}
+
 fw_status fw_dataset_finish(fw_dataset *d) {
+    fw_dataset_forget_borrowed(d);
     if (!d->options.allow_empty) FW_TRY(fw_dataset_check_targets(d));
     fw_hash hash;
     fw_hash_init(&hash);

@@ -119,6 +119,8 @@ fw_status fw_dataset_add_source(fw_dataset *d, const char *path, fw_format forma
 /* Append all samples and counts of `other`, whose rows are of d's last source. */
 fw_status fw_dataset_join(fw_dataset *d, const fw_dataset *other);
 fw_status fw_dataset_finish(fw_dataset *d);
+/* What the options borrow is for the load only. */
+void fw_dataset_forget_borrowed(fw_dataset *d);
 
 /* Fill the empty dataset d from all sources, and finish it. */
 fw_status fw_dataset_fill(fw_dataset *d, const fw_sources *sources, const fw_tokenizer *tokenizer,

@@ -162,7 +162,6 @@ fw_status fw_dataset_load_sources(fw_dataset **out, const fw_sources *sources, c
     *out = NULL;
     FW_TRY(fw_dataset_create(&d, sources->set_n == 1 ? sources->set[0].written : "the data sets", options));
     fw_status status = fw_dataset_fill(d, sources, tokenizer, chat, options);
-    d->options.threads = NULL; /* borrowed for the load only */
     if (status == FW_OK)
         *out = d;
     else
