@@ -83,7 +83,7 @@ static fw_status run_all(fw_bench_show *s) {
     if (fw_comm_world(c) > 1 && (o->what == FW_BENCH_ALL || is_collective(o->what))) FW_TRY(run_collectives(s));
     if (is_asked(o, FW_BENCH_GEMM)) {
         fw_bench_show_gemm(s);
-        FW_TRY(fw_gemm_measure(c, s->job->device, interrupted, fw_bench_show_gemm_row, s));
+        FW_TRY(fw_gemm_measure(c, s->job->device, o->maxbytes, interrupted, fw_bench_show_gemm_row, s));
         fw_bench_show_gemm_end(s);
     }
     if (is_asked(o, FW_BENCH_MEMCPY)) {

@@ -81,12 +81,13 @@ static fw_status measure(fw_comm *comm, bool (*stop)(void), product *p, fw_gemm_
     return fw_repeat_time(&repeat, &row->input_s);
 }
 
-fw_status fw_gemm_measure(fw_comm *comm, fw_device *device, bool (*stop)(void),
+fw_status fw_gemm_measure(fw_comm *comm, fw_device *device, int64_t most_bytes, bool (*stop)(void),
                           void (*show)(void *context, const fw_gemm_row *row), void *context) {
     static const fw_dtype types[] = {FW_F32, FW_BF16};
     const int64_t most = device->on_host ? 2048 : 8192;
     for (int k = 0; k < 2; k++)
         for (int64_t size = 256; size <= most; size *= 2) {
+            if (size > 256 && size * size * (int64_t)fw_dtype_bytes(types[k]) > most_bytes) break;
             product p = {.device = device, .size = size, .t = types[k]};
             fw_gemm_row row = {.size = size, .dtype = types[k]};
             fw_status status = measure(comm, stop, &p, &row);

@@ -16,9 +16,10 @@ typedef struct fw_gemm_row {
 
 static inline double fw_gemm_operations(int64_t size) { return 2.0 * (double)size * (double)size * (double)size; }
 
-/* Both types, sizes from 256 to 2048 (8192 on a GPU); `show` is called on every rank. stop: as in collective.h.
+/* Both types, sizes from 256 to 2048 (8192 on a GPU), as long as a matrix has at most most_bytes; `show` is called on every
+ * rank. stop: as in collective.h.
  * Collective. Errors: FW_ERR_NOMEM, FW_ERR_FIT, FW_ERR_INTERRUPTED, those of comm. */
-fw_status fw_gemm_measure(fw_comm *comm, fw_device *device, bool (*stop)(void),
+fw_status fw_gemm_measure(fw_comm *comm, fw_device *device, int64_t most_bytes, bool (*stop)(void),
                           void (*show)(void *context, const fw_gemm_row *row), void *context);
 
 #endif

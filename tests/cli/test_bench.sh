@@ -79,7 +79,7 @@ says "^# 1 measurement saved in $FINEWIRE_MEASURED for \"[^\"]+: .* CPUs?\"\$"
 [ "$(grep -c '"what"' "$FINEWIRE_MEASURED")" -eq "$before" ] || { echo "$command: a record too many or too few"; failed=1; }
 FINEWIRE_MEASURED='' XDG_CONFIG_HOME=$folder/config run 0 memcpy --save --num_threads 1
 [ -s "$folder/config/finewire/measured.json" ] || { echo "$command: nothing in XDG_CONFIG_HOME"; failed=1; }
-run 0 gemm --save --measured "$folder/mine.json" --num_threads 1
+run 0 gemm -e 1K --save --measured "$folder/mine.json" --num_threads 1
 says '^ +256     float( +[0-9.]+){4}$'
 says '^# 2 measurements saved in .*/mine.json for '
 

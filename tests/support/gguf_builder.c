@@ -174,8 +174,8 @@ static void add_pieces(fw_test_gguf *g, const char *pre) {
                                          "ab",
                                          "bc",
                                          "abc",
-                                         "\xe2\x96\x81"
-                                         "a",
+                                         ("\xe2\x96\x81"
+                                          "a"),
                                          "<|end|>"};
     static const int32_t types[] = {2, 3, 3, 6, 1, 1, 1, 1, 1, 1, 1, 1, 4};
     static const float scores[] = {0, 0, 0, 0, -9, -6, -7, -8, -2, -1, -3, -4, 0};

@@ -129,7 +129,7 @@ static int interrupted(fw_comm *c, void *context) {
     FW_RANK_CHECK(prepare(c, &device, &b) == FW_OK);
     b.stop = fw_comm_rank(c) == 1 ? stop_at_once : never; /* one rank alone got the signal */
     FW_RANK_CHECK(fw_collective_measure(&b, see, &s) == FW_ERR_INTERRUPTED && s.row_n == 0);
-    FW_RANK_CHECK(fw_gemm_measure(c, device, b.stop, NULL, NULL) == FW_ERR_INTERRUPTED);
+    FW_RANK_CHECK(fw_gemm_measure(c, device, 1 << 20, b.stop, NULL, NULL) == FW_ERR_INTERRUPTED);
     FW_RANK_CHECK(fw_memory_measure(c, device, b.stop, NULL, NULL) == FW_ERR_INTERRUPTED);
     fw_device_destroy(device);
     return 0;
