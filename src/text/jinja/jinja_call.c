@@ -210,7 +210,7 @@ static fw_status bind_macro(fw_jinja *j, const fw_jinja_macro_def *m, const fw_j
             take_keyword(&left, m->parameter[i], &value);
         FW_TRY(fw_jinja_scope_set(j, j->scope, m->parameter[i], value));
     }
-    left.value += positional_n;
+    if (positional_n > 0) left.value += positional_n;
     left.n -= positional_n;
     FW_TRY(bind_special(j, m, &left, caller_is_parameter));
     for (size_t i = positional_n; i < m->parameter_n; i++) {

@@ -39,8 +39,8 @@ fw_status fw_jinja_items(fw_jinja *j, const fw_jinja_value *v, fw_jinja_value **
     case FW_JINJA_TEXT: return chars(j, v, item, n);
     case FW_JINJA_DICT: return keys(j, v->dict, item, n);
     case FW_JINJA_LIST:
-        *item = v->list->item + v->list->next;
         *n = v->list->n - v->list->next;
+        if (*n > 0) *item = v->list->item + v->list->next;
         if (v->list->kind == FW_JINJA_IS_ITERATOR) v->list->next = v->list->n;
         return fw_jinja_spend(j, *n);
     default: return fw_jinja_fail(j, "a value of type %s cannot be gone through", fw_jinja_type_name(v));
