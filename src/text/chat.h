@@ -32,7 +32,9 @@
 /* Constant once loaded, but for the settings at the end; any number of threads may share it. */
 typedef struct fw_chat_template {
     fw_jinja_program *plain, *with_tools; /* with_tools: for conversations with tools ("tool_use"), or NULL */
-    json_t *special;                      /* bos_token, eos_token, ... of tokenizer_config.json, as texts */
+    char *
+        absent; /* why there is none (then plain is NULL): said when a conversation is to be rendered; texts need none */
+    json_t *special; /* bos_token, eos_token, ... of tokenizer_config.json, as texts */
     /* What it writes around a plain answer, found by asking it: */
     char **prompt; /* the openings of a reply, the longest first */
     size_t prompt_n;
@@ -46,7 +48,8 @@ typedef struct fw_chat_template {
 } fw_chat_template;
 
 /* From chat_template.jinja, else "chat_template" of tokenizer_config.json: a string, or a list of named templates of which
- * "default" is taken, and "tool_use" for conversations with tools. Errors: FW_ERR_INPUT (none there; not Jinja: line). */
+ * "default" is taken, and "tool_use" for conversations with tools. A folder without a template is no error here, since
+ * plain texts can be learnt without one. Errors: FW_ERR_INPUT (not Jinja: line). */
 fw_status fw_chat_template_load(fw_chat_template *out, const char *model_dir);
 /* The same from the template's text, without special tokens; `where` names it in messages. */
 fw_status fw_chat_template_parse(fw_chat_template *out, const char *jinja, const char *where);

@@ -101,6 +101,7 @@ fw_status fw_chat_render(fw_chat_rendering *r, const fw_chat_template *chat, con
                             .now = chat->now};
     fw_jinja_output out;
     r->text_bytes = r->segment_n = r->reasoning_dropped_n = r->turn_dropped_n = 0;
+    if (program == NULL) return fw_fail(FW_ERR_INPUT, "%s", chat->absent ? chat->absent : "there is no chat template");
     FW_TRY(fw_jinja_render(&out, &r->memory, program, &input));
     r->text = out.text;
     r->text_bytes = out.bytes;

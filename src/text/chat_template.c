@@ -27,6 +27,16 @@ static fw_status pick_named(const char **jinja, const json_t *list, const char *
     return FW_OK;
 }
 
+static fw_status say_absent(fw_chat_template *out, const char *path, const char *what) {
+    fw_strbuf text = {0};
+    fw_status status;
+    FW_TRY_OR(fw_strbuf_printf(&text, "%s %s; conversations need one", path, what), done);
+    FW_TRY_OR(fw_strdup(&out->absent, text.data), done);
+done:
+    fw_strbuf_fini(&text);
+    return status;
+}
+
 static fw_status parse_config(fw_chat_template *out, const json_t *config, const char *path) {
     const json_t *value = json_object_get(config, "chat_template");
     const char *plain = NULL, *with_tools = NULL;
@@ -39,9 +49,7 @@ static fw_status parse_config(fw_chat_template *out, const json_t *config, const
         FW_TRY(fw_json_get_string(&plain, config, "chat_template", NULL, path));
     }
     if (plain == NULL)
-        return fw_fail(
-            FW_ERR_INPUT,
-            "%s has no \"chat_template\", and there is no chat_template.jinja beside it; conversations need one", path);
+        return say_absent(out, path, "has no \"chat_template\", and there is no chat_template.jinja beside it");
     FW_TRY(fw_jinja_program_create(&out->plain, plain, strlen(plain), path));
     return with_tools ? fw_jinja_program_create(&out->with_tools, with_tools, strlen(with_tools), path) : FW_OK;
 }
@@ -83,10 +91,7 @@ static fw_status load(fw_chat_template *out, const char *model_dir, const char *
     else if (config != NULL)
         FW_TRY_OR(parse_config(out, config, config_path), done);
     else
-        status =
-            fw_fail(FW_ERR_INPUT,
-                    "%s has neither chat_template.jinja nor tokenizer_config.json; conversations need a chat template",
-                    model_dir);
+        FW_TRY_OR(say_absent(out, model_dir, "has neither chat_template.jinja nor tokenizer_config.json"), done);
 done:
     json_decref(config);
     return status;
@@ -121,7 +126,7 @@ fw_status fw_chat_template_load(fw_chat_template *out, const char *model_dir) {
     FW_TRY_OR(fw_path_join(&jinja_path, model_dir, "chat_template.jinja"), done);
     FW_TRY_OR(fw_path_join(&config_path, model_dir, "tokenizer_config.json"), done);
     FW_TRY_OR(load(out, model_dir, jinja_path, config_path), done);
-    FW_TRY_OR(fw_chat_probe(out), done);
+    if (out->plain != NULL) FW_TRY_OR(fw_chat_probe(out), done);
     FW_TRY_OR(hash_settings(out), done);
 done:
     if (status != FW_OK) fw_chat_template_fini(out);
@@ -172,13 +177,14 @@ fw_status fw_chat_template_set(fw_chat_template *chat, const char *variables, co
     json_decref(chat->variables);
     chat->variables = object;
     chat->special_in_content = special_in_content;
-    FW_TRY(fw_chat_probe(chat)); /* variables may change what it writes */
+    if (chat->plain != NULL) FW_TRY(fw_chat_probe(chat)); /* variables may change what it writes */
     return hash_settings(chat);
 }
 
 void fw_chat_template_fini(fw_chat_template *chat) {
     fw_jinja_program_destroy(chat->plain);
     fw_jinja_program_destroy(chat->with_tools);
+    fw_free(chat->absent);
     json_decref(chat->special);
     json_decref(chat->variables);
     fw_chat_probe_clear(chat);

@@ -96,12 +96,10 @@ static fw_status open_model(fw_job *job, const fw_options *o, fw_job_needs needs
         fw_log_warning("the tokenizer of %s has %d ids, the model %lld rows: ids beyond them will be refused",
                        job->model_dir, fw_tokenizer_vocab_n(job->tokenizer), (long long)config.V);
     }
-    fw_status status = needs.chat ? fw_chat_template_load(&job->chat, job->model_dir) : FW_OK;
-    if (needs.chat && status == FW_OK)
-        FW_TRY(fw_chat_template_set(&job->chat, o->chat_template_kwargs, o->chat_template_date,
-                                    o->allow_special_in_content));
-    job->has_chat = needs.chat && status == FW_OK;
-    return status;
+    if (!needs.chat) return FW_OK;
+    FW_TRY(fw_chat_template_load(&job->chat, job->model_dir));
+    return fw_chat_template_set(&job->chat, o->chat_template_kwargs, o->chat_template_date,
+                                o->allow_special_in_content);
 }
 
 fw_status fw_job_open(fw_job *job, const fw_options *o, fw_job_needs needs) {

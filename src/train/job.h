@@ -22,7 +22,6 @@ typedef struct fw_job {
     fw_model model;
     fw_tokenizer *tokenizer;
     fw_chat_template chat;
-    bool has_chat;         /* false only where a missing template is allowed */
     uint64_t weights_hash; /* which base this is: fw_model_folder_hash, of all ranks; 0 unless asked for */
     /* after fw_job_allocate */
     fw_job_plan plan;
@@ -32,7 +31,7 @@ typedef struct fw_job {
 } fw_job;
 
 typedef struct fw_job_needs {
-    bool chat;         /* a folder without a chat template that is known here is an error */
+    bool chat;         /* the chat template is loaded */
     bool weights_hash; /* hash the weights while the tokenizer is read */
 } fw_job_needs;
 /* The first stage alone: place among the ranks, threads, device. The rest stays zeroed. Collective. */

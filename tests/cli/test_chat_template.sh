@@ -71,4 +71,15 @@ say "{{ raise_exception('only poems') }}"
 train 3 "the chat template refuses this conversation: only poems"
 say "{% for m in messages %}"
 train 3 "chat_template.jinja:1: the block that begins here is not closed by {% endfor %}"
+# without a template only texts can be learnt
+rm model/chat_template.jinja
+python3 - <<'PYTHON'
+import json
+config = json.load(open("model/tokenizer_config.json"))
+del config["chat_template"]
+json.dump(config, open("model/tokenizer_config.json", "w"))
+PYTHON
+train 3 'has no "chat_template"'
+printf '{"text": "plain"}\n' >data.jsonl
+train 0 ", 5 of them targets"
 exit $failed

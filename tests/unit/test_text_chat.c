@@ -331,9 +331,15 @@ static void test_where_templates_are(void **state) {
     write_text(lab.dir, "tokenizer_config.json", "{\"chat_template\": [{\"name\": \"rag\", \"template\": \"x\"}]}");
     assert_int_equal(fw_chat_template_load(&chat, lab.dir), FW_ERR_INPUT);
     assert_non_null(strstr(fw_trail_message(), "named \"default\""));
-    write_text(lab.dir, "tokenizer_config.json", "{}");
-    assert_int_equal(fw_chat_template_load(&chat, lab.dir), FW_ERR_INPUT);
+    write_text(lab.dir, "tokenizer_config.json", "{}"); /* no error before a conversation comes */
+    assert_int_equal(fw_chat_template_load(&chat, lab.dir), FW_OK);
+    assert_int_equal(fw_chat_end_of_turn_id(lab.tokenizer, &chat), -1);
+    fw_lab_chat none;
+    fw_lab_chat_init(&none, talk);
+    assert_int_equal(fw_chat_render(&none.rendering, &chat, &none.c, 0), FW_ERR_INPUT);
     assert_non_null(strstr(fw_trail_message(), "no \"chat_template\""));
+    fw_lab_chat_fini(&none);
+    fw_chat_template_fini(&chat);
     fw_text_lab_fini(&lab);
 }
 
