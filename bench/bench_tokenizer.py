@@ -67,6 +67,7 @@ def main():
     parser.add_argument("--tokenizer", type=pathlib.Path, required=True)
     parser.add_argument("--program", type=pathlib.Path)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--note", default="", help="where the documents come from: a line of the file of results")
     parser.add_argument("--rival", help=argparse.SUPPRESS)
     parser.add_argument("corpora", nargs="*")
     options = parser.parse_args()
@@ -107,7 +108,7 @@ def main():
 
         lines.append(f"| {name} | {len(texts)} | {size:.2f} | {row['finewire'][0][2][0]} | {rate('finewire', 0)} | {rate('finewire', 1)} | {rate('encode_batch', 0)} "
                      f"| {rate('encode_batch_fast', 0)} | {rate('encode_batch_fast', 1)} | {ratio(0)} | {ratio(1)} |")
-    text = "\n".join(lines) + "\n"
+    text = "\n".join(lines + (["", options.note] if options.note else [])) + "\n"
     print(text)
     (HERE / "results" / f"tokenizer-{today}.md").write_text(text)
 
