@@ -5,13 +5,14 @@
 
 enum { SERVER, CONSUMER, NAME_BYTES = 96 };
 
-#define FW_CARD(name, title, memory_mib, memory_gbps, bf16_tflops, sm, sm_n, nvlink_gbps, nvlink_peers,                \
+#define FW_CARD(name, title, memory_mib, memory_gbps, bf16_tflops, fp32_tflops, sm, sm_n, nvlink_gbps, nvlink_peers,   \
                 pcie_generation, kind)                                                                                 \
     {name,                                                                                                             \
      title,                                                                                                            \
      (uint64_t)(memory_mib) << 20,                                                                                     \
      (memory_gbps)*1e9,                                                                                                \
      (bf16_tflops)*1e12,                                                                                               \
+     (fp32_tflops)*1e12,                                                                                               \
      sm,                                                                                                               \
      sm_n,                                                                                                             \
      (nvlink_gbps)*1e9,                                                                                                \

@@ -11,6 +11,7 @@ typedef struct fw_gpu_card {
     uint64_t memory_bytes;   /* as nvidia-smi reports it */
     double memory_rate;      /* bytes a second */
     double bf16_rate;        /* operations a second, dense, sums in fp32 */
+    double fp32_rate;        /* the same in fp32, without tensor cores */
     int sm;                  /* architecture: 90 is 9.0 */
     int sm_n;                /* multiprocessors */
     double nvlink_both_rate; /* bytes a second, both directions together; 0: none */

@@ -179,7 +179,8 @@ static fw_status make_gpu(fw_plan_site *s, const fw_plan_site_wish *w) {
     else
         FW_TRY(fw_plan_link_make(&s->inside, card, s->node_n, w->link));
     if (s->memory_bytes == 0) s->memory_bytes = card->memory_bytes;
-    s->compute_rate = card->bf16_rate * compute_part;
+    const double peak = w->t == FW_F32 ? card->fp32_rate : card->bf16_rate;
+    s->compute_rate = peak * compute_part;
     s->memory_rate = card->memory_rate * memory_part;
     s->host_rate = fw_machine_pcie_bytes_per_s(card->pcie_generation, 16) * pcie_part;
     s->host_memory_rate = server_memory_rate;
@@ -191,8 +192,8 @@ static fw_status make_gpu(fw_plan_site *s, const fw_plan_site_wish *w) {
     s->between.real_rate = s->between.headline_rate * network_part;
     snprintf(s->between.name, sizeof s->between.name, "network of %g Gbit/s a machine%s", gbps,
              w->network_gbps > 0 ? "" : " (assumed)");
-    snprintf(s->compute_source, sizeof s->compute_source, "data sheet, %.0f TFLOP/s in bf16, %.0f %% of it reached",
-             card->bf16_rate * 1e-12, compute_part * 100);
+    snprintf(s->compute_source, sizeof s->compute_source, "data sheet, %.0f TFLOP/s in %s, %.0f %% of it reached",
+             peak * 1e-12, fw_dtype_name(w->t), compute_part * 100);
     snprintf(s->link_source, sizeof s->link_source, "data sheet");
     if (w->gpu != NULL || w->measurements == NULL) return FW_OK;
     return fw_plan_site_use_measured(s, w->measurements, w->machine->gpu[0].name, w->t);

@@ -22,7 +22,7 @@ void fw_test_plan_init(fw_test_plan *p, const char *model, const char *gpu, int 
                               .choose_sync = true,
                               .adapter_r = 16,
                               .adapter_targets = 127};
-    const fw_plan_site_wish wish = {.gpu = gpu, .world = world, .thread_n = 1, .cpu = gpu == NULL};
+    const fw_plan_site_wish wish = {.gpu = gpu, .world = world, .thread_n = 1, .cpu = gpu == NULL, .t = FW_BF16};
     assert_int_equal(fw_plan_site_make(&p->s.site, &wish), FW_OK);
     p->s.group_n = p->s.site.node_n;
 }

@@ -45,6 +45,7 @@ static void test_table(void **state) {
         assert_ptr_equal(fw_gpu_card_find(card->title), card);
         assert_true(card->memory_bytes >= (uint64_t)15 << 30 && card->memory_bytes <= (uint64_t)192 << 30);
         assert_true(card->bf16_rate >= 50e12 && card->bf16_rate <= 2500e12);
+        assert_true(card->fp32_rate >= 19e12 && card->fp32_rate <= card->bf16_rate / 1.3);
         assert_true(card->memory_rate >= 700e9 && card->memory_rate <= 8000e9);
         assert_true(card->sm_n >= 70 && card->sm_n <= 200);
         assert_true((card->nvlink_both_rate > 0) == (card->nvlink_peers > 1));

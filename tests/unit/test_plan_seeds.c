@@ -221,6 +221,23 @@ static void test_one_layer_in_full(void **state) {
     fw_test_plan_fini(&p);
 }
 
+/* "From which size on is one card not enough for all weights?" Some ten billion parameters, with the largest of the table's
+ * common cards: the 140.4 GiB of an H200 hold 16 bytes of 9.4 billion, so an 8B fits alone and a 14B does not. */
+static void test_ten_billion(void **state) {
+    (void)state;
+    fw_test_near((double)fw_gpu_card_find("h200")->memory_bytes / 16 / GB, 10, 1);
+    static const struct {
+        const char *model;
+        bool fits;
+    } cases[] = {{"Qwen3-8B", true}, {"Qwen2.5-14B", false}, {"Llama-3.1-70B", false}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        fw_test_plan p;
+        fw_test_plan_init(&p, cases[i].model, "h200", 1);
+        assert_int_equal(fw_test_plan_case(&p, FW_SHARD_DDP).fits, cases[i].fits);
+        fw_test_plan_fini(&p);
+    }
+}
+
 /* ---- the wire */
 
 /* "What do links carry, both directions together?" H100 900, A100 600, a PCIe 5 slot 128, eight lanes of it 64 GB/s. */
@@ -423,6 +440,7 @@ int main(void) {
         cmocka_unit_test(test_eight_copies),
         cmocka_unit_test(test_eight_bit_states),
         cmocka_unit_test(test_one_layer_in_full),
+        cmocka_unit_test(test_ten_billion),
         cmocka_unit_test(test_link_headlines),
         cmocka_unit_test(test_gradient_on_the_wire),
         cmocka_unit_test(test_adapter_on_the_wire),
