@@ -27,6 +27,10 @@ fw_status fw_conversation_encode(fw_conversation_tokens *out, fw_encoder *encode
     out->reasoning_dropped_n = out->turn_dropped_n = 0;
     if (c->is_text) {
         FW_TRY(encode_text(out, encoder, c));
+    } else if (chat == NULL || chat->plain == NULL) {
+        return fw_fail(FW_ERR_INPUT,
+                       "the model has no chat template, which conversations need; rows of text, or of prompt "
+                       "and completion as strings, are learnt without one");
     } else {
         FW_TRY(fw_chat_encode(encoder, chat, c, options->last_turn ? FW_CHAT_LAST_TURN : 0, &out->rendering, &out->ids,
                               &out->offsets, &out->trained));

@@ -89,6 +89,17 @@ expect 2 "a weight must be above 0" data stats "$data/talk.jsonl:0" --model "$mo
 
 expect 2 "finewire data needs a second word: show, stats, check" data
 
+# a base model has no chat template: text is learnt, conversations are refused by that name
+cp -r "$model" "$folder/base"
+python3 - "$folder/base/tokenizer_config.json" <<'END'
+import json, sys
+config = json.load(open(sys.argv[1]))
+del config["chat_template"]
+json.dump(config, open(sys.argv[1], "w"))
+END
+expect 0 "2 used, 0 left out" data check "$data/plain.txt" --model "$folder/base"
+expect 3 "the model has no chat template, which conversations need" data check "$data/table.csv" --model "$folder/base"
+
 # the same conversations in every format are the same tokens
 hash_of() { expect 0 "" data stats --dataset_name "$1" --model "$model" --json; value "$2" 'r["hash"]'; }
 cat >"$folder/same.jsonl" <<'END'
