@@ -98,6 +98,7 @@ static void test_decode(void **state) {
             assert_string_equal(out.data, text);
         else
             assert_int_equal(status, FW_ERR_NOMEM);
+        fw_decoder_fini(&decoder);
         fw_strbuf_fini(&out);
     }
     fw_ids_fini(&ids);
