@@ -19,8 +19,13 @@ typedef struct fw_mapping {
     size_t bytes;
 } fw_mapping;
 
+/* *fd: for fw_file_read_at; close it. Errors as those of fw_file_map. */
+fw_status fw_file_open(int *fd, const char *path);
 fw_status fw_file_map(fw_mapping *out, const char *path);
 void fw_file_unmap(fw_mapping *mapping);
+/* Exactly `bytes` bytes from offset on, of a file that was opened for reading. Errors: FW_ERR_INPUT (it ends before), FW_ERR_IO,
+ * both naming path. Any thread. */
+fw_status fw_file_read_at(int fd, void *out, size_t bytes, uint64_t offset, const char *path);
 /* Tell the system that these bytes are not needed for now: resident memory shrinks, data stays valid. */
 void fw_file_unmap_pages(const fw_mapping *mapping, size_t offset, size_t bytes);
 
@@ -56,6 +61,7 @@ typedef struct fw_file_writer {
     uint8_t *buffer; /* collects small writes */
     size_t buffered_bytes;
     uint64_t written_bytes;
+    uint64_t out_bytes, started_bytes; /* given to the system; of these, told to go to the disk */
 } fw_file_writer;
 
 fw_status fw_file_writer_open(fw_file_writer *w, const char *path);

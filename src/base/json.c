@@ -6,6 +6,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -204,6 +205,8 @@ fw_status fw_json_dump(fw_strbuf *out, const json_t *value, size_t flags) {
         if (same || status != FW_OK) return status;
     }
 }
+
+json_t *fw_json_number(double value) { return isfinite(value) ? json_real(value) : json_null(); }
 
 fw_status fw_json_save(const json_t *value, const char *path) {
     fw_strbuf s = {0};

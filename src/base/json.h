@@ -40,6 +40,8 @@ fw_status fw_json_need_int(int64_t *out, const json_t *object, const char *key, 
 /* Append the text of value to *out. flags: jansson's (JSON_COMPACT, JSON_INDENT(2), ...). Fractions
  * get as many digits as bring all of them back exactly (15 to 17). Errors: FW_ERR_NOMEM. */
 fw_status fw_json_dump(fw_strbuf *out, const json_t *value, size_t flags);
+/* A number; null for what JSON has no number for (infinite, not a number). NULL when memory ran out. */
+json_t *fw_json_number(double value);
 /* Write with two-space indentation and a final newline, atomically. Keys keep their order. */
 fw_status fw_json_save(const json_t *value, const char *path);
 

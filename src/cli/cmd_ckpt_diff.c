@@ -13,8 +13,6 @@ typedef struct output {
     int64_t tensor_n, moved_n;
 } output;
 
-static json_t *number_or_null(double value) { return isfinite(value) ? json_real(value) : json_null(); }
-
 static fw_status tell(void *context, const fw_checkpoint_difference *d) {
     output *o = context;
     o->tensor_n++;
@@ -24,8 +22,8 @@ static fw_status tell(void *context, const fw_checkpoint_difference *d) {
         return fw_terminal_printf("%12lld of %-12lld  %10.3e  %10.3e  %10.3e  %s\n", (long long)d->moved_n,
                                   (long long)d->n, d->max, d->rms, d->rms / d->rms_before, d->name);
     json_t *line = json_pack("{s:s, s:I, s:I, s:o, s:o, s:o}", "name", d->name, "elements", (json_int_t)d->n, "moved",
-                             (json_int_t)d->moved_n, "max", number_or_null(d->max), "rms", number_or_null(d->rms),
-                             "rms_before", number_or_null(d->rms_before));
+                             (json_int_t)d->moved_n, "max", fw_json_number(d->max), "rms", fw_json_number(d->rms),
+                             "rms_before", fw_json_number(d->rms_before));
     if (json_array_append_new(json_object_get(o->all, "moved"), line) == 0) return FW_OK;
     return fw_fail(FW_ERR_NOMEM, "out of memory while comparing");
 }

@@ -36,13 +36,11 @@ static fw_status show(const fw_checkpoint_found_list *list) {
     return FW_OK;
 }
 
-static json_t *number_or_null(double value) { return isfinite(value) ? json_real(value) : json_null(); }
-
 static json_t *to_json(const fw_checkpoint_found *f) {
     return json_pack("{s:s, s:I, s:b, s:s*, s:s*, s:I, s:o, s:o, s:I, s:s}", "path", f->path, "step",
                      (json_int_t)f->step, "complete", f->why == NULL, "why", f->why, "saved_at", f->saved_at, "bytes",
-                     (json_int_t)f->bytes, "loss", number_or_null(metric(f, "loss")), "eval_loss",
-                     number_or_null(metric(f, "eval_loss")), "world_size", (json_int_t)f->state.world_size, "strategy",
+                     (json_int_t)f->bytes, "loss", fw_json_number(metric(f, "loss")), "eval_loss",
+                     fw_json_number(metric(f, "eval_loss")), "world_size", (json_int_t)f->state.world_size, "strategy",
                      f->state.strategy);
 }
 

@@ -6,6 +6,7 @@
  *
  * Signals: each rank leads a process group of its own, so Ctrl-C on a terminal reaches the launcher only. SIGINT,
  * SIGTERM and SIGHUP (unless ignored at the start) are handed to every rank exactly once; a second one kills at once.
+ * SIGUSR1, a batch system's warning, is handed on too and counts as no first one.
  * When one rank fails, the others get grace_s to stop by themselves (the control plane tells them; the launcher
  * tells rank 0 while it waits for others), then SIGKILL.
  * When a signal handed on ends a rank that does not handle it yet, the others get 1 s: they cannot go on without it.

@@ -163,6 +163,9 @@ int fw_shard_saved_place(const fw_shard_layout *layout, int rank);
 /* Elements that this rank owns, into memory of the host. Not collective. */
 fw_status fw_shard_read_own(const fw_shard *s, fw_shard_array array, int32_t unit, int64_t first_n, int64_t n,
                             float *out);
+/* Where such an element lies, the rest of the owned range of its unit behind it; NULL where it is not fp32 in memory of the
+ * host. */
+const float *fw_shard_own_in_place(const fw_shard *s, fw_shard_array array, int32_t unit, int64_t first_n);
 
 /* ---- the life of a unit */
 

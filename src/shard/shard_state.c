@@ -129,6 +129,13 @@ fw_status fw_shard_read_own(const fw_shard *s, fw_shard_array array, int32_t uni
     return read_part(s, array, b, at, n, out);
 }
 
+const float *fw_shard_own_in_place(const fw_shard *s, fw_shard_array array, int32_t unit, int64_t first_n) {
+    const int32_t b = s->layout.bucket_of_unit[unit];
+    const part from = part_of(s, array, b);
+    const int64_t at = fw_shard_unit_at(s, unit) + first_n - s->group_rank * fw_shard_bucket(s, b)->part_n;
+    return from.t == FW_F32 && s->device->on_host ? (const float *)(const void *)from.data + at : NULL;
+}
+
 /* The owner puts what is wished for into the staging memory of all. */
 static fw_status answer(fw_shard *s, const wish *w) {
     if (s->rank == w->owner)

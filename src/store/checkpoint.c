@@ -113,7 +113,7 @@ fw_status fw_checkpoint_save(char **path, const char *output_dir, const char *so
     FW_TRY_OR(fw_checkpoint_begin(&w, output_dir, source_dir, table, state->step, place_n), done);
     for (int i = 0; i < place_n; i++) {
         fw_checkpoint_even_ranges(range, table, i, place_n);
-        const fw_checkpoint_share share = {i, place_n, range, source, context};
+        const fw_checkpoint_share share = {i, place_n, range, source, context, NULL};
         FW_TRY_OR(fw_checkpoint_write_part(&part[i], w.staged.path_tmp, table, &share), done);
     }
     FW_TRY_OR(fw_checkpoint_commit(&w, table, part, place_n, state), done);

@@ -60,6 +60,9 @@ typedef struct fw_checkpoint_share {
     const fw_checkpoint_range *range; /* [unit_n], elements of each unit; n may be 0 */
     fw_checkpoint_source read;
     void *context;
+    /* Where element first_n of a parameter lies with all that follow it in the share, for memory that can be written from;
+     * NULL from it, or as it: read is asked. */
+    const float *(*view)(void *context, fw_checkpoint_array array, const fw_param *param, int64_t first_n);
 } fw_checkpoint_share;
 /* An even part of every unit: what a place has when nobody owns anything yet. range: [unit_n]. */
 void fw_checkpoint_even_ranges(fw_checkpoint_range *range, const fw_param_table *table, int place, int place_n);
@@ -97,6 +100,7 @@ typedef struct fw_checkpoint_files {
     const fw_param_table *table; /* borrowed */
     struct fw_manifest_index *index;
     fw_safetensors *file;                     /* [index->file_n]; small files stay closed */
+    int *fd;                                  /* of the same: what is read once is not mapped */
     const struct fw_manifest_tensor **wanted; /* [FW_CHECKPOINT_ARRAY_N * param_n] */
 } fw_checkpoint_files;
 /* state may be NULL. The manifest, sizes and headers of all files, names and shapes of all tensors are checked, and that

@@ -10,7 +10,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Every tensor of the table, and no other. */
 static fw_status find_wanted(fw_checkpoint_files *f, const char *path) {
@@ -44,7 +43,7 @@ fw_status fw_checkpoint_open(fw_checkpoint_files *f, const char *path, const fw_
     FW_TRY_OR(fw_manifest_state(&found, manifest, path), done);
     FW_TRY_OR(fw_manifest_index_init(f->index, manifest, path), done);
     FW_TRY_OR(find_wanted(f, path), done);
-    FW_TRY_OR(fw_verify_open_files(&f->file, f->index, path), done);
+    FW_TRY_OR(fw_verify_open_files(&f->file, &f->fd, f->index, path), done);
     FW_TRY_OR(fw_verify_headers(f->index, f->file), done);
     if (state != NULL) {
         *state = found;
@@ -59,18 +58,12 @@ done:
 
 void fw_checkpoint_close(fw_checkpoint_files *f) {
     if (f->index != NULL) {
-        fw_verify_close_files(f->file, f->index->file_n);
+        fw_verify_close_files(f->file, f->fd, f->index->file_n);
         fw_manifest_index_fini(f->index);
     }
     fw_free(f->index);
     fw_free(f->wanted);
     *f = (fw_checkpoint_files){0};
-}
-
-/* Pages that were read are not read again: a checkpoint of any size passes through little memory. */
-static void forget(const fw_safetensors *file, size_t offset, size_t bytes) {
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE), before = offset % page;
-    fw_file_unmap_pages(&file->mapping, offset - before, bytes + before);
 }
 
 /* The last piece that begins at or before an element. */
@@ -86,32 +79,35 @@ static size_t piece_at(const fw_manifest_tensor *t, int64_t first_n) {
     return low;
 }
 
-static void read_tensor(const fw_checkpoint_files *f, const fw_manifest_tensor *t, int64_t first_n, int64_t n,
-                        float *out) {
+static fw_status read_tensor(const fw_checkpoint_files *f, const fw_manifest_tensor *t, int64_t first_n, int64_t n,
+                             float *out) {
     for (size_t i = piece_at(t, first_n); n > 0; i++) {
         const fw_manifest_piece *p = &t->piece[i];
         int64_t skip = first_n - p->box.first_n, take = p->box.n - skip < n ? p->box.n - skip : n;
-        size_t offset = p->start_bytes + (size_t)skip * sizeof *out;
-        memcpy(out, f->file[p->file].mapping.data + offset, (size_t)take * sizeof *out);
-        forget(&f->file[p->file], offset, (size_t)take * sizeof *out);
+        FW_TRY(fw_file_read_at(f->fd[p->file], out, (size_t)take * sizeof *out,
+                               p->start_bytes + (uint64_t)skip * sizeof *out, f->file[p->file].path));
         first_n += take;
         n -= take;
         out += take;
     }
+    return FW_OK;
 }
 
 fw_status fw_checkpoint_read(const fw_checkpoint_files *f, fw_checkpoint_array array, int32_t unit, int64_t first_n,
                              int64_t n, float *out) {
     const fw_param_table *table = f->table;
     FW_ASSERT(first_n >= 0 && first_n + n <= table->unit_size_n[unit]);
-    memset(out, 0, (size_t)n * sizeof *out);
+    int64_t end = 0; /* of what is filled: padding is 0, and nothing else is written twice */
     for (int32_t i = table->unit_first[unit]; i < table->unit_first[unit + 1]; i++) {
         const fw_param *p = &table->param[i];
         fw_checkpoint_range run = fw_pieces_of_param(p, (fw_checkpoint_range){first_n, n});
-        if (run.n > 0)
-            read_tensor(f, f->wanted[(int64_t)array * table->param_n + i], run.first_n, run.n,
-                        out + (p->offset_n + run.first_n - first_n));
+        if (run.n == 0) continue;
+        const int64_t at = p->offset_n + run.first_n - first_n;
+        memset(out + end, 0, (size_t)(at - end) * sizeof *out);
+        FW_TRY(read_tensor(f, f->wanted[(int64_t)array * table->param_n + i], run.first_n, run.n, out + at));
+        end = at + run.n;
     }
+    memset(out + end, 0, (size_t)(n - end) * sizeof *out);
     return FW_OK;
 }
 

@@ -6,29 +6,40 @@
 
 #include <inttypes.h>
 #include <string.h>
+#include <unistd.h>
 
-fw_status fw_verify_open_files(fw_safetensors **out, const fw_manifest_index *x, const char *dir) {
-    fw_safetensors *file;
-    FW_TRY(FW_NEW_ARRAY(file, x->file_n));
-    fw_status status = FW_OK;
-    for (size_t i = 0; i < x->file_n && status == FW_OK; i++) {
-        char *path;
-        if (!x->file[i].weights) continue;
-        status = fw_path_join(&path, dir, x->file[i].name);
-        if (status != FW_OK) break;
-        status = fw_safetensors_open(&file[i], path);
-        fw_free(path);
-    }
-    if (status == FW_OK)
-        *out = file;
-    else
-        fw_verify_close_files(file, x->file_n);
+static fw_status open_file(fw_safetensors *file, int *fd, const char *dir, const char *name) {
+    char *path;
+    FW_TRY(fw_path_join(&path, dir, name));
+    fw_status status = fw_safetensors_open(file, path);
+    if (status == FW_OK) status = fw_file_open(fd, path);
+    fw_free(path);
     return status;
 }
 
-void fw_verify_close_files(fw_safetensors *file, size_t file_n) {
+fw_status fw_verify_open_files(fw_safetensors **out_file, int **out_fd, const fw_manifest_index *x, const char *dir) {
+    fw_safetensors *file = NULL;
+    int *fd = NULL;
+    fw_status status;
+    FW_TRY_OR(FW_NEW_ARRAY(file, x->file_n), fail);
+    FW_TRY_OR(FW_NEW_ARRAY(fd, x->file_n), fail);
+    for (size_t i = 0; i < x->file_n; i++) fd[i] = -1;
+    for (size_t i = 0; i < x->file_n; i++)
+        if (x->file[i].weights) FW_TRY_OR(open_file(&file[i], &fd[i], dir, x->file[i].name), fail);
+    *out_file = file;
+    *out_fd = fd;
+    return FW_OK;
+fail:
+    fw_verify_close_files(file, fd, x->file_n);
+    return status;
+}
+
+void fw_verify_close_files(fw_safetensors *file, int *fd, size_t file_n) {
     for (size_t i = 0; file != NULL && i < file_n; i++) fw_safetensors_close(&file[i]);
+    for (size_t i = 0; fd != NULL && i < file_n; i++)
+        if (fd[i] >= 0) close(fd[i]);
     fw_free(file);
+    fw_free(fd);
 }
 
 static fw_status check_hash(const char *path, const char *what, uint64_t is, uint64_t said) {
@@ -63,7 +74,7 @@ fw_status fw_verify_headers(const fw_manifest_index *x, const fw_safetensors *fi
     return fw_fail(FW_ERR_INPUT, "the files of weights have %zu tensors, the manifest says %zu", stored_n, piece_n);
 }
 
-static fw_status verify_bytes(const fw_manifest_index *x, const fw_safetensors *file, const char *dir) {
+static fw_status verify_small(const fw_manifest_index *x, const char *dir) {
     for (size_t i = 0; i < x->file_n; i++) {
         char *path;
         uint64_t hash, bytes;
@@ -74,36 +85,50 @@ static fw_status verify_bytes(const fw_manifest_index *x, const fw_safetensors *
         fw_free(path);
         FW_TRY(status);
     }
-    for (size_t i = 0; i < x->tensor_n; i++)
-        for (size_t k = 0; k < x->tensor[i].piece_n; k++) {
-            enum { STEP_BYTES = 4 << 20 };
-            const fw_manifest_piece *p = &x->tensor[i].piece[k];
-            const fw_mapping *mapping = &file[p->file].mapping;
-            size_t left = (size_t)p->box.n * sizeof(float), at = p->start_bytes;
-            fw_hash h;
-            fw_hash_init(&h);
-            for (size_t take; left > 0; left -= take, at += take) {
-                take = left < STEP_BYTES ? left : STEP_BYTES;
-                fw_hash_update(&h, mapping->data + at, take);
-                fw_file_unmap_pages(mapping, at, take);
-            }
-            FW_TRY(check_hash(file[p->file].path, x->tensor[i].name, fw_hash_value(&h), p->hash));
-        }
     return FW_OK;
+}
+
+enum { BUFFER_BYTES = 1 << 20 };
+
+static fw_status verify_piece(const fw_manifest_piece *p, int fd, const char *path, const char *name, uint8_t *buffer) {
+    uint64_t left = (uint64_t)p->box.n * sizeof(float), at = p->start_bytes;
+    fw_hash h;
+    fw_hash_init(&h);
+    for (size_t take; left > 0; left -= take, at += take) {
+        take = left < BUFFER_BYTES ? (size_t)left : BUFFER_BYTES;
+        FW_TRY(fw_file_read_at(fd, buffer, take, at, path));
+        fw_hash_update(&h, buffer, take);
+    }
+    return check_hash(path, name, fw_hash_value(&h), p->hash);
+}
+
+static fw_status verify_pieces(const fw_manifest_index *x, const fw_safetensors *file, const int *fd) {
+    uint8_t *buffer;
+    FW_TRY(FW_NEW_ARRAY(buffer, BUFFER_BYTES));
+    fw_status status = FW_OK;
+    for (size_t i = 0; i < x->tensor_n && status == FW_OK; i++)
+        for (size_t k = 0; k < x->tensor[i].piece_n && status == FW_OK; k++) {
+            const fw_manifest_piece *p = &x->tensor[i].piece[k];
+            status = verify_piece(p, fd[p->file], file[p->file].path, x->tensor[i].name, buffer);
+        }
+    fw_free(buffer);
+    return status;
 }
 
 fw_status fw_checkpoint_verify(const char *path, bool full) {
     json_t *manifest = NULL;
     fw_manifest_index index = {0};
     fw_safetensors *file = NULL;
+    int *fd = NULL;
     fw_status status;
     FW_TRY_OR(fw_manifest_load(&manifest, path), done);
     FW_TRY_OR(fw_manifest_index_init(&index, manifest, path), done);
-    FW_TRY_OR(fw_verify_open_files(&file, &index, path), done);
+    FW_TRY_OR(fw_verify_open_files(&file, &fd, &index, path), done);
     FW_TRY_OR(fw_verify_headers(&index, file), done);
-    if (full) FW_TRY_OR(verify_bytes(&index, file, path), done);
+    if (full) FW_TRY_OR(verify_small(&index, path), done);
+    if (full) FW_TRY_OR(verify_pieces(&index, file, fd), done);
 done:
-    fw_verify_close_files(file, index.file_n);
+    fw_verify_close_files(file, fd, index.file_n);
     fw_manifest_index_fini(&index);
     json_decref(manifest);
     return status;

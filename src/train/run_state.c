@@ -111,12 +111,9 @@ static fw_status read_saved(void *context, int32_t unit, int64_t first_n, int64_
 
 /* Every rank reads what it owns, of the first array_n arrays. */
 static fw_status load(fw_run_state *s, const fw_checkpoint_files *files, int array_n) {
-    static const fw_shard_array arrays[FW_CHECKPOINT_ARRAY_N] = {[FW_CHECKPOINT_WEIGHT] = FW_SHARD_WEIGHT,
-                                                                 [FW_CHECKPOINT_EXP_AVG] = FW_SHARD_EXP_AVG,
-                                                                 [FW_CHECKPOINT_EXP_AVG_SQ] = FW_SHARD_EXP_AVG_SQ};
     for (int k = 0; k < array_n; k++) {
         saved_array from = {files, (fw_checkpoint_array)k};
-        FW_TRY(fw_shard_load(s->job->shard, arrays[k], read_saved, &from));
+        FW_TRY(fw_shard_load(s->job->shard, fw_saved_array(from.array), read_saved, &from));
     }
     return FW_OK;
 }

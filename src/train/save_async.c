@@ -32,12 +32,10 @@ size_t fw_save_async_bytes(const fw_param_table *table, int world) {
     return (size_t)n * FW_CHECKPOINT_ARRAY_N * sizeof(float);
 }
 
-static fw_status read_copy(void *context, fw_checkpoint_array array, const fw_param *p, int64_t first_n, int64_t n,
-                           float *out) {
+static const float *view_copy(void *context, fw_checkpoint_array array, const fw_param *p, int64_t first_n) {
     const fw_save_async *a = context;
     const int64_t at = a->at_n[p->unit] + p->offset_n + first_n - a->range[p->unit].first_n;
-    memcpy(out, a->values + (int64_t)array * a->n + at, (size_t)n * sizeof *out);
-    return FW_OK;
+    return a->values + (int64_t)array * a->n + at;
 }
 
 fw_status fw_save_async_create(fw_save_async **out, const fw_shard *shard, const fw_param_table *table, int rank,
@@ -62,7 +60,7 @@ fw_status fw_save_async_create(fw_save_async **out, const fw_shard *shard, const
     FW_ASSERT((size_t)a->n * FW_CHECKPOINT_ARRAY_N * sizeof(float) <= bytes);
     FW_TRY_OR(FW_NEW_ARRAY(a->values, bytes / sizeof(float)), fail);
     memset(a->values, 1, bytes); /* the pages are there from now on, not only when it is too late */
-    a->share = (fw_checkpoint_share){fw_shard_saved_place(l, rank), world, a->range, read_copy, a};
+    a->share = (fw_checkpoint_share){fw_shard_saved_place(l, rank), world, a->range, NULL, a, view_copy};
     *out = a;
     return FW_OK;
 fail:
@@ -89,13 +87,11 @@ static void *write_behind(void *context) {
 }
 
 static fw_status copy_share(fw_save_async *a) {
-    static const fw_shard_array arrays[FW_CHECKPOINT_ARRAY_N] = {[FW_CHECKPOINT_WEIGHT] = FW_SHARD_WEIGHT,
-                                                                 [FW_CHECKPOINT_EXP_AVG] = FW_SHARD_EXP_AVG,
-                                                                 [FW_CHECKPOINT_EXP_AVG_SQ] = FW_SHARD_EXP_AVG_SQ};
     for (int array = 0; array < FW_CHECKPOINT_ARRAY_N; array++)
         for (int32_t unit = 0; unit < a->table->unit_n; unit++)
             if (a->range[unit].n > 0)
-                FW_TRY(fw_shard_read_own(a->shard, arrays[array], unit, a->range[unit].first_n, a->range[unit].n,
+                FW_TRY(fw_shard_read_own(a->shard, fw_saved_array((fw_checkpoint_array)array), unit,
+                                         a->range[unit].first_n, a->range[unit].n,
                                          a->values + array * a->n + a->at_n[unit]));
     return FW_OK;
 }

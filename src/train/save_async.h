@@ -10,6 +10,14 @@
 
 #include <stdbool.h>
 
+/* The shard's name for an array of a checkpoint. */
+static inline fw_shard_array fw_saved_array(fw_checkpoint_array array) {
+    static const fw_shard_array arrays[FW_CHECKPOINT_ARRAY_N] = {[FW_CHECKPOINT_WEIGHT] = FW_SHARD_WEIGHT,
+                                                                 [FW_CHECKPOINT_EXP_AVG] = FW_SHARD_EXP_AVG,
+                                                                 [FW_CHECKPOINT_EXP_AVG_SQ] = FW_SHARD_EXP_AVG_SQ};
+    return arrays[array];
+}
+
 typedef struct fw_save_async fw_save_async;
 
 /* Of any rank, whatever the strategy; the same before there is a layout. */

@@ -11,10 +11,11 @@ static bool is_writer(const fw_run_state *s) { return fw_comm_rank(s->job->comm)
 
 static fw_status read_own(void *context, fw_checkpoint_array array, const fw_param *p, int64_t first_n, int64_t n,
                           float *out) {
-    static const fw_shard_array arrays[FW_CHECKPOINT_ARRAY_N] = {[FW_CHECKPOINT_WEIGHT] = FW_SHARD_WEIGHT,
-                                                                 [FW_CHECKPOINT_EXP_AVG] = FW_SHARD_EXP_AVG,
-                                                                 [FW_CHECKPOINT_EXP_AVG_SQ] = FW_SHARD_EXP_AVG_SQ};
-    return fw_shard_read_own(context, arrays[array], p->unit, p->offset_n + first_n, n, out);
+    return fw_shard_read_own(context, fw_saved_array(array), p->unit, p->offset_n + first_n, n, out);
+}
+
+static const float *view_own(void *context, fw_checkpoint_array array, const fw_param *p, int64_t first_n) {
+    return fw_shard_own_in_place(context, fw_saved_array(array), p->unit, p->offset_n + first_n);
 }
 
 static fw_status write_part(fw_run_state *s, json_t **part, const char *dir) {
@@ -25,8 +26,8 @@ static fw_status write_part(fw_run_state *s, json_t **part, const char *dir) {
     FW_TRY(FW_NEW_ARRAY(range, (size_t)table->unit_n));
     for (int32_t unit = 0; unit < table->unit_n; unit++)
         fw_shard_saved_range(layout, rank, unit, &range[unit].first_n, &range[unit].n);
-    const fw_checkpoint_share share = {fw_shard_saved_place(layout, rank), fw_comm_world(s->job->comm), range, read_own,
-                                       s->job->shard};
+    const fw_checkpoint_share share = {
+        fw_shard_saved_place(layout, rank), fw_comm_world(s->job->comm), range, read_own, s->job->shard, view_own};
     fw_status status = fw_checkpoint_write_part(part, dir, table, &share);
     fw_free(range);
     return status;
@@ -57,8 +58,6 @@ done:
     return status;
 }
 
-static json_t *number_or_null(double value) { return isfinite(value) ? json_real(value) : json_null(); }
-
 static fw_status describe(fw_run_state *s, const fw_run_progress *p, fw_checkpoint_state *state) {
     const fw_options *o = s->options;
     const fw_shard_options *shard = &fw_shard_layout_of(s->job->shard)->options;
@@ -78,7 +77,7 @@ static fw_status describe(fw_run_state *s, const fw_run_progress *p, fw_checkpoi
                                 "peak", p->schedule->peak, "warmup_steps", (json_int_t)p->schedule->warmup_n,
                                 "total_steps", (json_int_t)p->schedule->total_n);
     state->metrics =
-        json_pack("{s:o, s:o}", "loss", number_or_null(p->loss), "eval_loss", number_or_null(p->eval_loss));
+        json_pack("{s:o, s:o}", "loss", fw_json_number(p->loss), "eval_loss", fw_json_number(p->eval_loss));
     if (state->schedule != NULL && state->metrics != NULL) return FW_OK;
     return fw_fail(FW_ERR_NOMEM, "out of memory while describing a checkpoint");
 }

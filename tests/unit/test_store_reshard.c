@@ -48,7 +48,7 @@ static void save_as(const char *out, place p) {
         assert_true(at >= 0 && at < p.world && part[at] == NULL);
         for (int32_t unit = 0; unit < table->unit_n; unit++)
             fw_shard_saved_range(&l, rank, unit, &range[unit].first_n, &range[unit].n);
-        const fw_checkpoint_share share = {at, p.world, range, fw_test_from_memory, NULL};
+        const fw_checkpoint_share share = {at, p.world, range, fw_test_from_memory, NULL, NULL};
         fw_test_must(fw_checkpoint_write_part(&part[at], w.staged.path_tmp, table, &share));
     }
     fw_checkpoint_state state = {.step = 1, .world_size = p.world};

@@ -98,8 +98,8 @@ static int save(fw_comm *c, void *context) {
     fw_checkpoint_range range[64];
     for (int32_t unit = 0; unit < table->unit_n; unit++)
         fw_shard_saved_range(l, fw_comm_rank(c), unit, &range[unit].first_n, &range[unit].n);
-    const fw_checkpoint_share share = {fw_shard_saved_place(l, fw_comm_rank(c)), fw_comm_world(c), range, read_own,
-                                       lab.shard};
+    const fw_checkpoint_share share = {
+        fw_shard_saved_place(l, fw_comm_rank(c)), fw_comm_world(c), range, read_own, lab.shard, NULL};
     json_t *part;
     FW_RANK_CHECK(fw_checkpoint_write_part(&part, dir, table, &share) == FW_OK);
     snprintf(path, sizeof path, "%s/part-%d.json", t->out, share.place);
