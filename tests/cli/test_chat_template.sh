@@ -79,7 +79,7 @@ config = json.load(open("model/tokenizer_config.json"))
 del config["chat_template"]
 json.dump(config, open("model/tokenizer_config.json", "w"))
 PYTHON
-train 3 'has no "chat_template"'
+train 3 'the model has no chat template, which conversations need'
 printf '{"text": "plain"}\n' >data.jsonl
 train 0 ", 5 of them targets"
 exit $failed
