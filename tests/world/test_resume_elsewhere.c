@@ -25,8 +25,7 @@ static void test_same_batch(void **state) {
         "--max_steps 4 --num_processes 1 --strategy ddp --per_device_train_batch_size 12",
         "--max_steps 7 --num_processes 3 --strategy zero3 --per_device_train_batch_size 4",
         "--max_steps 9 --num_processes 2 --strategy zero1 --per_device_train_batch_size 6",
-        "--max_steps 10 --num_processes 2 --strategy zero2 --per_device_train_batch_size 3 "
-        "--gradient_accumulation_steps 2"};
+        "--max_steps 10 --num_processes 2 --strategy zero2 --train_batch_size 12 --per_device_train_batch_size 3"};
     const char *common = "--bf16 false --lr_scheduler_type constant";
     char words[512];
     snprintf(words, sizeof words, "%s --max_steps 10 --num_processes 1 --per_device_train_batch_size 12", common);
