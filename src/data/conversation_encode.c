@@ -27,17 +27,17 @@ fw_status fw_conversation_encode(fw_conversation_tokens *out, fw_encoder *encode
     out->reasoning_dropped_n = out->turn_dropped_n = 0;
     if (c->is_text) {
         FW_TRY(encode_text(out, encoder, c));
+        if (options->all_tokens && out->trained.n > 0) memset(out->trained.mark, 1, out->trained.n);
     } else if (chat == NULL || chat->plain == NULL) {
         return fw_fail(FW_ERR_INPUT,
                        "the model has no chat template, which conversations need; rows of text, or of prompt "
                        "and completion as strings, are learnt without one");
     } else {
-        FW_TRY(fw_chat_encode(encoder, chat, c, options->last_turn ? FW_CHAT_LAST_TURN : 0, &out->rendering, &out->ids,
-                              &out->offsets, &out->trained));
+        unsigned flags = options->all_tokens ? FW_CHAT_ALL_TOKENS : options->last_turn ? FW_CHAT_LAST_TURN : 0;
+        FW_TRY(fw_chat_encode(encoder, chat, c, flags, &out->rendering, &out->ids, &out->offsets, &out->trained));
         out->reasoning_dropped_n = out->rendering.reasoning_dropped_n;
         out->turn_dropped_n = out->rendering.turn_dropped_n;
     }
-    if (options->all_tokens && out->trained.n > 0) memset(out->trained.mark, 1, out->trained.n);
     return FW_OK;
 }
 

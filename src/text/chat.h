@@ -88,6 +88,7 @@ typedef struct fw_chat_rendering {
 enum {
     FW_CHAT_GENERATION_PROMPT = 1, /* end with the opening of an assistant turn */
     FW_CHAT_LAST_TURN = 2,         /* learn the last assistant turn only */
+    FW_CHAT_ALL_TOKENS = 4,        /* learn everything but messages that are marked not to be */
 };
 
 /* Errors: FW_ERR_INPUT (no message; what the template refuses, with its line), FW_ERR_NOMEM. */

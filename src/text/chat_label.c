@@ -213,6 +213,12 @@ fw_status fw_chat_label(fw_chat_rendering *r, const fw_chat_template *chat, cons
     labeller l = {r, chat, c, control, control_n, end_of_turn, NULL, 0};
     for (size_t i = 0; i < n; i++)
         if (is_assistant(json_array_get(c->messages, i))) last = i;
+    if (flags & FW_CHAT_ALL_TOKENS) {
+        for (size_t i = 0; i < r->segment_n; i++)
+            r->segment[i].trained =
+                !is_of_turn(&r->segment[i], n) || mark_of(c, (size_t)r->segment[i].message) != FW_LEARN_NO;
+        return FW_OK;
+    }
     if (program->has_generation) {
         for (size_t i = 0; i < r->segment_n; i++) {
             fw_chat_segment *s = &r->segment[i];

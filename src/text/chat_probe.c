@@ -91,8 +91,9 @@ static fw_status forgive(fw_status status) { return status == FW_ERR_INPUT ? FW_
 
 static fw_status ask(probe *p) {
     static const char *const modes[] = {"enable_thinking", "thinking"};
-    FW_TRY(forgive(find_prompt(p, NULL, false)));
-    for (size_t i = 0; i < 2; i++)
+    fw_status plain = find_prompt(p, NULL, false);
+    FW_TRY(forgive(plain));
+    for (size_t i = 0; i < 2 && plain == FW_OK; i++)
         for (int value = 0; value < 2; value++) FW_TRY(forgive(find_prompt(p, modes[i], value != 0)));
     if (p->chat->prompt_n > 0) qsort(p->chat->prompt, p->chat->prompt_n, sizeof *p->chat->prompt, longest_first);
     return forgive(find_frame(p));

@@ -124,6 +124,11 @@ static void test_marks(void **state) {
     assert_int_equal(fw_lab_chat_encode(&chat, &lab, 0), FW_OK);
     fw_lab_chat_learnt(&chat, &lab, &text);
     assert_string_equal(text.data, "q<|im_end|>|b<|im_end|>|");
+    assert_int_equal(fw_lab_chat_encode(&chat, &lab, FW_CHAT_ALL_TOKENS), FW_OK); /* all but what is marked */
+    fw_lab_chat_learnt(&chat, &lab, &text);
+    assert_string_equal(text.data,
+                        "<|im_start|>user\nq<|im_end|>\n|<|im_start|>user\nr<|im_end|>\n<|im_start|>assistant\nb"
+                        "<|im_end|>\n|");
     chat.message[0].learn = chat.message[1].learn = FW_LEARN_AS_ASKED;
     chat.c.prompt_n = 2;
     assert_int_equal(fw_lab_chat_encode(&chat, &lab, 0), FW_OK);

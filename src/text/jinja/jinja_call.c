@@ -147,10 +147,9 @@ fw_status fw_jinja_eval_arguments(fw_jinja *j, const fw_jinja_arguments *a, fw_j
     return FW_OK;
 }
 
-static bool take_keyword(fw_jinja_args *args, const fw_jinja_name *name, fw_jinja_value *out) {
+bool fw_jinja_take_keyword(fw_jinja_args *args, const char *name, size_t bytes, fw_jinja_value *out) {
     for (size_t i = 0; i < args->keyword_n; i++) {
-        if (args->keyword[i].bytes != name->bytes || memcmp(args->keyword[i].name, name->text, name->bytes) != 0)
-            continue;
+        if (args->keyword[i].bytes != bytes || memcmp(args->keyword[i].name, name, bytes) != 0) continue;
         *out = args->keyword[i].value;
         memmove(&args->keyword[i], &args->keyword[i + 1], (args->keyword_n - i - 1) * sizeof *args->keyword);
         args->keyword_n--;
@@ -159,24 +158,29 @@ static bool take_keyword(fw_jinja_args *args, const fw_jinja_name *name, fw_jinj
     return false;
 }
 
+fw_status fw_jinja_put_keywords(fw_jinja *j, fw_jinja_dict *dict, const fw_jinja_args *args) {
+    for (size_t i = 0; i < args->keyword_n; i++) {
+        const fw_jinja_keyword_value *k = &args->keyword[i];
+        fw_jinja_value key;
+        FW_TRY(fw_jinja_text_of(j->memory, &key, k->name, k->bytes, fw_jinja_own_origin(j), false));
+        FW_TRY(fw_jinja_dict_put(j->memory, dict, key, k->value));
+    }
+    return FW_OK;
+}
+
 /* The names that a macro has without parameters: caller, kwargs, varargs. */
 static fw_status bind_special(fw_jinja *j, const fw_jinja_macro_def *m, fw_jinja_args *left, bool caller_is_parameter) {
     const fw_jinja_program *program = j->program;
     fw_jinja_value value;
     if (m->uses_caller && !caller_is_parameter) {
-        if (!take_keyword(left, program->caller, &value))
+        if (!fw_jinja_take_keyword(left, program->caller->text, program->caller->bytes, &value))
             FW_TRY(fw_jinja_undefined_hint(j, &value, "No caller defined"));
         FW_TRY(fw_jinja_scope_set(j, j->scope, program->caller, value));
     }
     if (m->uses_kwargs) {
         fw_jinja_dict *dict;
         FW_TRY(fw_jinja_dict_make(j->memory, &dict, left->keyword_n));
-        for (size_t i = 0; i < left->keyword_n; i++) {
-            fw_jinja_value key;
-            FW_TRY(fw_jinja_text_of(j->memory, &key, left->keyword[i].name, left->keyword[i].bytes,
-                                    fw_jinja_own_origin(j), false));
-            FW_TRY(fw_jinja_dict_put(j->memory, dict, key, left->keyword[i].value));
-        }
+        FW_TRY(fw_jinja_put_keywords(j, dict, left));
         value = (fw_jinja_value){.kind = FW_JINJA_DICT, .origin = fw_jinja_own_origin(j), .dict = dict};
         FW_TRY(fw_jinja_scope_set(j, j->scope, program->kwargs, value));
     } else if (left->keyword_n > 0) {
@@ -207,7 +211,7 @@ static fw_status bind_macro(fw_jinja *j, const fw_jinja_macro_def *m, const fw_j
         if (i < positional_n)
             value = args->value[i];
         else
-            take_keyword(&left, m->parameter[i], &value);
+            fw_jinja_take_keyword(&left, m->parameter[i]->text, m->parameter[i]->bytes, &value);
         FW_TRY(fw_jinja_scope_set(j, j->scope, m->parameter[i], value));
     }
     if (positional_n > 0) left.value += positional_n;

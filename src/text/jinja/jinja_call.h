@@ -52,6 +52,10 @@ fw_status fw_jinja_test_by_name(fw_jinja *j, const fw_jinja_value *name, const f
                                 const fw_jinja_args *args, bool *out);
 /* Evaluate what stands in the parentheses; arguments may be NULL. */
 fw_status fw_jinja_eval_arguments(fw_jinja *j, const fw_jinja_arguments *arguments, fw_jinja_args *out);
+/* Take the argument of this name out of the named ones; false: it is not among them. */
+bool fw_jinja_take_keyword(fw_jinja_args *args, const char *name, size_t bytes, fw_jinja_value *out);
+/* Put the named arguments into a dict. */
+fw_status fw_jinja_put_keywords(fw_jinja *j, fw_jinja_dict *dict, const fw_jinja_args *args);
 fw_status fw_jinja_call_value(fw_jinja *j, const fw_jinja_value *callee, const fw_jinja_args *args,
                               fw_jinja_value *out);
 

@@ -243,27 +243,15 @@ FILTER(items) {
     return fw_jinja_wrap(j, FW_JINJA_IS_ITERATOR, out->list->item, out->list->n, out);
 }
 
-/* Take argument `name` out of a list of named ones. */
-static bool take(fw_jinja_args *args, const char *name, fw_jinja_value *out) {
-    for (size_t i = 0; i < args->keyword_n; i++) {
-        if (args->keyword[i].bytes != strlen(name) || memcmp(args->keyword[i].name, name, strlen(name)) != 0) continue;
-        *out = args->keyword[i].value;
-        memmove(&args->keyword[i], &args->keyword[i + 1], (args->keyword_n - i - 1) * sizeof *args->keyword);
-        args->keyword_n--;
-        return true;
-    }
-    return false;
-}
-
 FILTER(map) {
     fw_jinja_value *item, path = {0}, otherwise = {0};
     fw_jinja_args args = *c->args;
     size_t n = 0;
     if (fw_jinja_truth(c->self)) FW_TRY(copy_items(j, c->self, &item, &n));
     if (n == 0) return fw_jinja_wrap(j, FW_JINJA_IS_ITERATOR, NULL, 0, out);
-    bool by_attribute = args.n == 0 && take(&args, "attribute", &path);
+    bool by_attribute = args.n == 0 && fw_jinja_take_keyword(&args, "attribute", 9, &path);
     if (by_attribute) {
-        bool has_default = take(&args, "default", &otherwise) && fw_jinja_has(&otherwise);
+        bool has_default = fw_jinja_take_keyword(&args, "default", 7, &otherwise) && fw_jinja_has(&otherwise);
         if (args.keyword_n > 0) return fw_jinja_fail(j, "map has no argument %.60s", args.keyword[0].name);
         for (size_t i = 0; i < n; i++) {
             fw_jinja_value whole = item[i];

@@ -155,11 +155,7 @@ FILTER(format) {
     if (c->args->n > 0) return fw_jinja_fail(j, "format takes values by place or by name, not both");
     fw_jinja_dict *dict;
     FW_TRY(fw_jinja_dict_make(j->memory, &dict, c->args->keyword_n));
-    for (size_t i = 0; i < c->args->keyword_n; i++) {
-        fw_jinja_value key;
-        FW_TRY(fw_jinja_text_of(j->memory, &key, c->args->keyword[i].name, c->args->keyword[i].bytes, 0, false));
-        FW_TRY(fw_jinja_dict_put(j->memory, dict, key, c->args->keyword[i].value));
-    }
+    FW_TRY(fw_jinja_put_keywords(j, dict, c->args));
     values = (fw_jinja_value){.kind = FW_JINJA_DICT, .dict = dict};
     return fw_jinja_percent(j, &text, &values, out);
 }

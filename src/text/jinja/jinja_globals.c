@@ -36,13 +36,7 @@ static fw_status make_dict(fw_jinja *j, const fw_jinja_args *args, fw_jinja_dict
             return fw_jinja_fail(j, "dict needs pairs of a key and a value");
         FW_TRY(fw_jinja_dict_put(j->memory, *out, pair[0], pair[1]));
     }
-    for (size_t i = 0; i < args->keyword_n; i++) {
-        fw_jinja_value key;
-        FW_TRY(fw_jinja_text_of(j->memory, &key, args->keyword[i].name, args->keyword[i].bytes, fw_jinja_own_origin(j),
-                                false));
-        FW_TRY(fw_jinja_dict_put(j->memory, *out, key, args->keyword[i].value));
-    }
-    return FW_OK;
+    return fw_jinja_put_keywords(j, *out, args);
 }
 
 GLOBAL(dict) {

@@ -95,10 +95,17 @@ static fw_status real_arithmetic(fw_jinja *j, fw_jinja_operator op, double a, do
 }
 
 static fw_status repeat_text(fw_jinja *j, const fw_jinja_value *text, int64_t times, fw_jinja_value *out) {
-    fw_jinja_builder b = {.memory = j->memory};
-    for (int64_t i = 0; i < times && text->text->bytes > 0; i++) {
-        FW_TRY(fw_jinja_spend(j, text->text->bytes));
-        FW_TRY(fw_jinja_put_text(&b, text));
+    fw_jinja_builder b = {.memory = j->memory, .uniform = text->origin};
+    size_t bytes = text->text->bytes, total;
+    if (times < 0 || bytes == 0) times = 0;
+    if (__builtin_mul_overflow(bytes, (size_t)times, &total)) total = SIZE_MAX / 2;
+    FW_TRY(fw_jinja_spend(j, total));
+    FW_TRY(fw_jinja_builder_reserve(&b, total));
+    if (times > 0) FW_TRY(fw_jinja_put_text(&b, text));
+    while (b.n < total) { /* twice as much each time */
+        fw_jinja_text all = {.data = b.data, .bytes = b.n, .origin = b.origin};
+        fw_jinja_value so_far = fw_jinja_text_value(&all, b.uniform);
+        FW_TRY(fw_jinja_put_part(&b, &so_far, 0, total - b.n < b.n ? total - b.n : b.n));
     }
     return fw_jinja_builder_finish(&b, out);
 }
