@@ -29,12 +29,8 @@ fw_status fw_cli_data_open(fw_data_source *s, const fw_options *o) {
     fw_free(cpus);
     FW_TRY(fw_threads_create(&s->threads, cpu_n > 0 ? cpu_n : 1, NULL));
     FW_TRY(fw_tokenizer_load(&s->tokenizer, o->model_name_or_path));
-    bool has_chat;
-    FW_TRY(fw_chat_template_find(&has_chat, o->model_name_or_path));
-    if (has_chat) FW_TRY(fw_chat_template_load(&s->chat, o->model_name_or_path));
-    if (has_chat)
-        FW_TRY(fw_chat_template_set(&s->chat, o->chat_template_kwargs, o->chat_template_date,
-                                    o->allow_special_in_content));
+    FW_TRY(fw_chat_template_load(&s->chat, o->model_name_or_path));
+    FW_TRY(fw_chat_template_set(&s->chat, o->chat_template_kwargs, o->chat_template_date, o->allow_special_in_content));
     s->prepare = (fw_prepare){.options = o,
                               .name = o->dataset_name,
                               .tokenizer = s->tokenizer,

@@ -51,8 +51,6 @@ typedef struct fw_chat_template {
  * "default" is taken, and "tool_use" for conversations with tools. A folder without a template is no error here, since
  * plain texts can be learnt without one. Errors: FW_ERR_INPUT (not Jinja: line). */
 fw_status fw_chat_template_load(fw_chat_template *out, const char *model_dir);
-/* Is there one in the folder, good or bad? Base models have none. Errors: those of reading tokenizer_config.json. */
-fw_status fw_chat_template_find(bool *found, const char *model_dir);
 /* The same from the template's text, without special tokens; `where` names it in messages. */
 fw_status fw_chat_template_parse(fw_chat_template *out, const char *jinja, const char *where);
 void fw_chat_template_fini(fw_chat_template *chat); /* takes a zeroed one */

@@ -119,24 +119,6 @@ done:
     return status;
 }
 
-fw_status fw_chat_template_find(bool *found, const char *model_dir) {
-    char *jinja_path = NULL, *config_path = NULL;
-    json_t *config = NULL;
-    fw_status status;
-    *found = true;
-    FW_TRY_OR(fw_path_join(&jinja_path, model_dir, "chat_template.jinja"), done);
-    FW_TRY_OR(fw_path_join(&config_path, model_dir, "tokenizer_config.json"), done);
-    if (fw_file_exists(jinja_path)) goto done;
-    if (fw_file_exists(config_path)) FW_TRY_OR(fw_json_load(&config, config_path, 64 << 20), done);
-    const json_t *value = json_object_get(config, "chat_template");
-    *found = value != NULL && !json_is_null(value);
-done:
-    json_decref(config);
-    fw_free(jinja_path);
-    fw_free(config_path);
-    return status;
-}
-
 fw_status fw_chat_template_load(fw_chat_template *out, const char *model_dir) {
     *out = (fw_chat_template){.now = time(NULL)};
     char *jinja_path = NULL, *config_path = NULL;

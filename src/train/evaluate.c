@@ -8,7 +8,7 @@
 
 static fw_status run(fw_job *job, const fw_options *o, fw_dataset **dataset, fw_batcher **batcher,
                      fw_evaluate_result *r) {
-    FW_TRY(fw_job_open(job, o, (fw_job_needs){.chat_or_text = true}));
+    FW_TRY(fw_job_open(job, o, (fw_job_needs){.chat = true}));
     r->rank = fw_comm_rank(job->comm);
     r->world = fw_comm_world(job->comm);
     FW_TRY(fw_job_load_dataset(job, o, o->dataset_name, false, dataset, NULL));

@@ -82,15 +82,6 @@ static fw_status open_tokenizer(fw_job *job, bool hash_weights) {
     return p.tokenizer_status;
 }
 
-static fw_status open_chat(fw_job *job, const fw_options *o, fw_job_needs needs) {
-    bool wanted = needs.chat;
-    if (needs.chat_or_text) FW_TRY(fw_chat_template_find(&wanted, job->model_dir));
-    if (!wanted) return FW_OK;
-    FW_TRY(fw_chat_template_load(&job->chat, job->model_dir));
-    return fw_chat_template_set(&job->chat, o->chat_template_kwargs, o->chat_template_date,
-                                o->allow_special_in_content);
-}
-
 static fw_status open_model(fw_job *job, const fw_options *o, fw_job_needs needs) {
     FW_TRY(fw_strdup(&job->model_dir, o->model_name_or_path));
     fw_model_config config;
@@ -105,7 +96,10 @@ static fw_status open_model(fw_job *job, const fw_options *o, fw_job_needs needs
         fw_log_warning("the tokenizer of %s has %d ids, the model %lld rows: ids beyond them will be refused",
                        job->model_dir, fw_tokenizer_vocab_n(job->tokenizer), (long long)config.V);
     }
-    return open_chat(job, o, needs);
+    if (!needs.chat) return FW_OK;
+    FW_TRY(fw_chat_template_load(&job->chat, job->model_dir));
+    return fw_chat_template_set(&job->chat, o->chat_template_kwargs, o->chat_template_date,
+                                o->allow_special_in_content);
 }
 
 fw_status fw_job_open(fw_job *job, const fw_options *o, fw_job_needs needs) {

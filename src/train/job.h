@@ -31,8 +31,7 @@ typedef struct fw_job {
 } fw_job;
 
 typedef struct fw_job_needs {
-    bool chat;         /* a folder without a chat template is an error */
-    bool chat_or_text; /* one without is good for plain text: read it when it is there */
+    bool chat;         /* the chat template is loaded; base models have none, which is told when one is needed */
     bool weights_hash; /* hash the weights while the tokenizer is read */
 } fw_job_needs;
 /* The first stage alone: place among the ranks, threads, device. The rest stays zeroed. Collective. */

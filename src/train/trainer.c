@@ -318,7 +318,7 @@ static fw_status write_dropped(const trainer *t, const fw_dataset *d, const char
 
 /* Everything up to the first step. */
 static fw_status prepare(trainer *t, int64_t *first_step) {
-    FW_TRY(fw_job_open(&t->job, t->o, (fw_job_needs){.chat_or_text = true, .weights_hash = true}));
+    FW_TRY(fw_job_open(&t->job, t->o, (fw_job_needs){.chat = true, .weights_hash = true}));
     FW_TRY(fw_comm_agree(t->job.comm, fw_options_resolve_batch(&t->resolved, fw_comm_world(t->job.comm))));
     if (t->hooks->place != NULL)
         t->hooks->place(t->hooks->context, fw_comm_rank(t->job.comm), fw_comm_world(t->job.comm));
