@@ -7,11 +7,16 @@
 #include <stdio.h>
 #include <string.h>
 
-/* cuda where it can be used; else cpu, which says why. */
+/* cuda where it can be used; else cpu, which says why. A plugin that was named and is not there is a mistake. */
 static fw_status create_auto(fw_device **out, fw_threads *threads, const fw_device_place *place) {
     const fw_cuda_plugin *plugin;
     char reason[FW_CUDA_REASON_BYTES];
-    if (fw_cuda_find(&plugin, reason) == FW_OK) return plugin->create(out, threads, place);
+    char path[4096];
+    const fw_status found = fw_cuda_find(&plugin, reason);
+    if (found == FW_OK) return plugin->create(out, threads, place);
+    const fw_plugin_place *cuda = &fw_cuda_plugin_place;
+    if (fw_plugin_is_named(cuda->variable) && !fw_plugin_find(cuda->name, cuda->variable, path, sizeof path))
+        return fw_fail_context(found, "%s: ", cuda->variable);
     FW_TRY(fw_device_create_cpu(out, threads));
     char *text = (*out)->description;
     size_t used = strlen(text);

@@ -2,8 +2,10 @@
 
 #include "base/alloc.h"
 #include "device/cuda_loader.h"
+#include "device/plugin_file.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,10 +30,14 @@ const fw_plugin_host *fw_plugin_host_get(void) {
     return &host;
 }
 
-int fw_plugin_find(const char *name, const char *variable, char *path, size_t path_bytes) {
+int fw_plugin_is_named(const char *variable) {
     const char *given = getenv(variable);
-    if (given != NULL && given[0] != 0) {
-        snprintf(path, path_bytes, "%s", given);
+    return given != NULL && given[0] != 0;
+}
+
+int fw_plugin_find(const char *name, const char *variable, char *path, size_t path_bytes) {
+    if (fw_plugin_is_named(variable)) {
+        snprintf(path, path_bytes, "%s", getenv(variable));
     } else {
         char program[4096];
         ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
@@ -41,15 +47,25 @@ int fw_plugin_find(const char *name, const char *variable, char *path, size_t pa
     return access(path, F_OK) == 0;
 }
 
+/* The file's full path: a name without a slash would be looked for among the system's libraries. */
+static fw_status load(void **library, const fw_plugin_place *place, const char *path) {
+    FW_TRY(fw_plugin_check_file(path));
+    char *full = realpath(path, NULL);
+    if (full == NULL) return fw_fail(FW_ERR_OPTION, "%s cannot be loaded: %s", path, strerror(errno));
+    *library = dlopen(full, RTLD_NOW | RTLD_LOCAL);
+    free(full);
+    if (*library != NULL) return FW_OK;
+    return fw_fail(FW_ERR_OPTION, "%s cannot be loaded: %s; are %s it was built with installed?", path, dlerror(),
+                   place->libraries);
+}
+
 fw_status fw_plugin_open(const fw_plugin_head **out, const fw_plugin_place *place, char *path, size_t path_bytes) {
     *out = NULL;
     if (!fw_plugin_find(place->name, place->variable, path, path_bytes))
         return fw_fail(FW_ERR_OPTION, "there is no %s; run %s, or name the file in %s", path, place->made_by,
                        place->variable);
-    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (library == NULL)
-        return fw_fail(FW_ERR_OPTION, "%s cannot be loaded: %s; are %s it was built with installed?", path, dlerror(),
-                       place->libraries);
+    void *library;
+    FW_TRY(load(&library, place, path));
     /* A pointer to a function, as POSIX has it: by way of its bits. */
     void *address = dlsym(library, place->symbol);
     fw_plugin_function get;

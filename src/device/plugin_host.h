@@ -49,6 +49,8 @@ typedef struct fw_plugin_place {
  * A plugin stays loaded until the process ends. Errors: FW_ERR_OPTION: not there, cannot be loaded (the loader's own
  * words), of another build. */
 fw_status fw_plugin_open(const fw_plugin_head **out, const fw_plugin_place *place, char *path, size_t path_bytes);
+/* Whether the variable names a file, which is then meant and no other. */
+int fw_plugin_is_named(const char *variable);
 /* Where fw_plugin_open would look; whether something is there. */
 int fw_plugin_find(const char *name, const char *variable, char *path, size_t path_bytes);
 

@@ -49,7 +49,14 @@ if ldconfig -p 2>/dev/null | grep -q 'libcuda\.so\.1'; then
   echo "a driver is installed here: its absence is not tested"
 else
   expect 2 "there is no NVIDIA driver on this machine" "${train[@]}" --device cuda
+  # one that is there and broken is not one that is missing
+  echo "no library" >"$folder/libcuda.so.1"
+  expect 2 "the NVIDIA driver, libcuda.so.1, is there and cannot be loaded: " \
+    env LD_LIBRARY_PATH="$folder" "${train[@]}" --device cuda
 fi
+driver 0
+expect 2 "the NVIDIA driver says that it is for no version of CUDA (0)" \
+  env LD_LIBRARY_PATH="$folder" "${train[@]}" --device cuda
 driver 12040
 expect 2 "the NVIDIA driver is too old: it is for CUDA 12.4 and the plugin was built with CUDA 13.0" \
   env LD_LIBRARY_PATH="$folder" "${train[@]}" --device cuda
@@ -57,6 +64,22 @@ driver 13000
 expect 2 "the NVIDIA driver shows no GPU" env LD_LIBRARY_PATH="$folder" "${train[@]}" --device cuda
 expect 2 "the NVIDIA driver shows no GPU with CUDA_VISIBLE_DEVICES=;" \
   env LD_LIBRARY_PATH="$folder" CUDA_VISIBLE_DEVICES= "${train[@]}" --device cuda
+
+# a name without a folder is the file here, not one of that name where the loader looks
+mkdir "$folder/elsewhere"
+cp "$folder/plugin.so" "$folder/plugin_here.so"
+echo "no library" >"$folder/elsewhere/plugin_here.so"
+(cd "$folder" && FINEWIRE_CUDA_PLUGIN=plugin_here.so expect 2 "the NVIDIA driver shows no GPU" \
+  env LD_LIBRARY_PATH="$folder/elsewhere:$folder" "${train[@]}" --device cuda && exit $failed) || failed=1
+# what the loader would wait for, or die of
+mkfifo "$folder/pipe"
+FINEWIRE_CUDA_PLUGIN=$folder/pipe expect 2 "pipe cannot be loaded: it is no regular file" \
+  timeout 20 env LD_LIBRARY_PATH="$folder" "${train[@]}" --device cuda
+for bytes in 40 100 1000 8000; do
+  head -c $bytes "$folder/plugin.so" >"$folder/short.so"
+  FINEWIRE_CUDA_PLUGIN=$folder/short.so expect 2 "short.so cannot be loaded: it" \
+    env LD_LIBRARY_PATH="$folder" "${train[@]}" --device cuda
+done
 
 "$cc" -shared -fPIC -DBUILD='"0.0.0-other"' -o "$folder/plugin.so" "$folder/plugin.c" || exit 1
 expect 2 "plugin.so belongs to another build (it: 1, 0.0.0-other; the program: 1, $build); run make cuda again" \
@@ -70,6 +93,8 @@ expect 2 "plugin.so cannot be loaded: " env LD_LIBRARY_PATH="$folder" "${train[@
 # who computes attention is a GPU's choice
 expect 2 "--attn_implementation is triton; it must be auto, finewire or cudnn" "${train[@]}" --attn_implementation triton
 
-# auto goes on: the next thing that is wrong is the model's folder
+# auto goes on, but not without a file that was named: the next thing that is wrong is the model's folder
 expect 3 "config.json" "${train[@]}" --device auto
+FINEWIRE_CUDA_PLUGIN=$folder/none.so expect 2 "FINEWIRE_CUDA_PLUGIN: the CUDA plugin is missing: there is no" \
+  "${train[@]}" --device auto
 exit $failed

@@ -4,6 +4,7 @@
 #include "comm/nccl/nccl_plugin.h"
 #include "device/cuda_loader.h"
 
+#include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -89,9 +90,27 @@ static void no_plugin(void **state) {
     setenv("FINEWIRE_CUDA_PLUGIN", "/nowhere/plugin.so", 1);
     assert_int_equal(fw_device_create(&d, "cuda", NULL), FW_ERR_OPTION);
     assert_non_null(strstr(fw_trail_message(), "--device cuda: the CUDA plugin is missing: there is no /nowhere"));
+    /* auto, too, does not pass over a file that was named. */
+    assert_int_equal(fw_device_create(&d, "auto", NULL), FW_ERR_OPTION);
+    assert_non_null(strstr(fw_trail_message(), "FINEWIRE_CUDA_PLUGIN: the CUDA plugin is missing"));
+    unsetenv("FINEWIRE_CUDA_PLUGIN");
     assert_int_equal(fw_device_create(&d, "auto", NULL), FW_OK);
     assert_string_equal(d->name, "cpu");
     assert_non_null(strstr(d->description, " (auto: no CUDA plugin)"));
+    fw_device_destroy(d);
+}
+
+/* A driver that is there and does not work: auto goes on with its words, not with "no GPU". Last: it stays loaded. */
+static void driver_fails(void **state) {
+    (void)state;
+    fw_device *d;
+    if (dlopen("libcuda.so.1", RTLD_NOW) != NULL) skip(); /* the real one would be asked */
+    assert_non_null(dlopen(FW_STANDIN_DRIVER, RTLD_NOW));
+    setenv("FINEWIRE_CUDA_PLUGIN", FW_STANDIN_PLUGIN, 1);
+    assert_int_equal(fw_device_create(&d, "cuda", NULL), FW_ERR_OPTION);
+    assert_non_null(strstr(fw_trail_message(), "unknown error (error 999); look at nvidia-smi"));
+    assert_int_equal(fw_device_create(&d, "auto", NULL), FW_OK);
+    assert_non_null(strstr(d->description, " (auto: the NVIDIA driver does not work: unknown error (error 999))"));
     fw_device_destroy(d);
 }
 
@@ -101,6 +120,7 @@ int main(void) {
     slash = strrchr(folder, '/');
     if (slash != NULL) *slash = 0;
     const struct CMUnitTest tests[] = {cmocka_unit_test(no_plugin), cmocka_unit_test(nccl_plugin),
-                                       cmocka_unit_test(mpi_plugin), cmocka_unit_test(cuda_plugin)};
+                                       cmocka_unit_test(mpi_plugin), cmocka_unit_test(cuda_plugin),
+                                       cmocka_unit_test(driver_fails)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

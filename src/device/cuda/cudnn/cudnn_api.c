@@ -11,10 +11,24 @@ static fw_status find_function(void *library, const char *name, void *out) {
     return FW_OK;
 }
 
-fw_status fw_cudnn_open(fw_cudnn *out) {
+/* A file that is there is meant, also one that is named without a folder; any other name is the loader's to find. */
+static void *load(void) {
     const char *named = getenv("FINEWIRE_CUDNN");
-    const char *file = named != NULL && *named != 0 ? named : "libcudnn.so.9";
-    void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    if (named == NULL || *named == 0)
+        named = "libcudnn.so.9";
+    else {
+        char *full = realpath(named, NULL);
+        if (full != NULL) {
+            void *library = dlopen(full, RTLD_NOW | RTLD_LOCAL);
+            free(full);
+            return library;
+        }
+    }
+    return dlopen(named, RTLD_NOW | RTLD_LOCAL);
+}
+
+fw_status fw_cudnn_open(fw_cudnn *out) {
+    void *library = load();
     if (library == NULL) return fw_fail(FW_ERR_OPTION, "cuDNN cannot be loaded: %s", dlerror());
 #define X(name) FW_TRY(find_function(library, "cudnn" #name, &out->name));
     FW_CUDNN_FUNCTIONS(X)
