@@ -15,9 +15,12 @@
  *        prompt when thinking is off. With a template that has no such prompt, what stands before a plain answer, when
  *        it is more than white space (Llama 2's and Mistral's blank after [/INST] is learnt).
  *      - content, reasoning, tool calls and what the template writes between and around them
- *      - to the end of the turn, and with it: the first control token that the template writes after a plain answer.
+ *      - to the end of the turn, and with it. The end is what the template writes after a plain answer: the EOS token, when
+ *        that is among it, else the last control token of the turn, else the first that follows the turn.
  *        A turn that ends otherwise (a tool call with another end) ends with the last control token of its own
- *        text; without any, with its text. What follows, a line break as a rule, is not learnt.
+ *        text; without any, with its text. What follows, a line break as a rule, is not learnt. Where turns have no end
+ *        at all (GLM), the control token that begins the next turn is learnt, as it is what stops the model.
+ *      - Not learnt is the result of a call that the template writes into the turn of the call, with what frames it.
  *    Where the template has {% generation %} blocks, what is inside them is learnt, and nothing else.
  *
  * Which turns: those of the role "assistant" (FW_CHAT_LAST_TURN: the last of them only), but not the first prompt_n
@@ -39,7 +42,8 @@ typedef struct fw_chat_template {
     char **prompt; /* the openings of a reply, the longest first */
     size_t prompt_n;
     char *opening; /* of an assistant's turn, as in a conversation */
-    char *ending;  /* all that follows a last answer */
+    char *ending;  /* what follows an answer in its turn */
+    char *after;   /* all that follows the last turn */
     /* settings; see fw_chat_template_set */
     json_t *variables;
     bool special_in_content;
@@ -109,8 +113,7 @@ fw_status fw_chat_encode(fw_encoder *encoder, const fw_chat_template *chat, cons
                          unsigned flags, fw_chat_rendering *rendering, fw_ids *ids, fw_offsets *offsets,
                          fw_trained *trained);
 
-/* The id that ends an assistant turn: the first control token of chat->ending; -1 when there is none. Generation stops
- * on it. */
+/* The id that ends an assistant turn, or -1: see above. Generation stops on it. */
 int32_t fw_chat_end_of_turn_id(const fw_tokenizer *tokenizer, const fw_chat_template *chat);
 
 #endif

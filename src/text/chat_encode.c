@@ -98,20 +98,29 @@ done:
     return status;
 }
 
-int32_t fw_chat_end_of_turn_id(const fw_tokenizer *t, const fw_chat_template *chat) {
-    const char *ending = chat->ending ? chat->ending : "";
+/* A control token in a text of the template's: the first, the last, or the first that is `wanted` (an id, or -1: any). */
+static int32_t control_in(const fw_tokenizer *t, const char *text, bool last, int32_t wanted) {
     const fw_added_set *const sets[] = {&t->added_raw, &t->added_normalized};
-    int32_t first = -1;
-    size_t first_at = SIZE_MAX;
-    for (int i = 0; i < 2; i++) {
-        fw_added_walk walk = {.set = sets[i], .text = ending, .text_bytes = strlen(ending), .find_special = true};
-        size_t start, end;
-        int32_t id;
-        do fw_added_next(&walk, &start, &end, &id);
-        while (id >= 0 && !fw_tokenizer_is_special(t, id));
-        if (id < 0 || end >= first_at) continue;
-        first = id;
-        first_at = end;
+    int32_t found = -1;
+    size_t found_at = 0;
+    for (int i = 0; i < 2 && text != NULL; i++) {
+        fw_added_walk walk = {.set = sets[i], .text = text, .text_bytes = strlen(text), .find_special = true};
+        for (;;) {
+            size_t start, end;
+            int32_t id;
+            fw_added_next(&walk, &start, &end, &id);
+            if (id < 0) break;
+            if (!fw_tokenizer_is_special(t, id) || (wanted >= 0 && id != wanted)) continue;
+            if (found >= 0 && (last ? end <= found_at : end >= found_at)) continue;
+            found = id;
+            found_at = end;
+        }
     }
-    return first;
+    return found;
+}
+
+int32_t fw_chat_end_of_turn_id(const fw_tokenizer *t, const fw_chat_template *chat) {
+    int32_t eos = fw_tokenizer_eos_id(t), end = eos >= 0 ? control_in(t, chat->ending, false, eos) : -1;
+    if (end < 0) end = control_in(t, chat->ending, true, -1);
+    return end >= 0 ? end : control_in(t, chat->after, false, -1);
 }

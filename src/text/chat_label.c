@@ -65,9 +65,10 @@ static size_t opening_bytes(const fw_chat_template *chat, const char *lead, size
 
 /* A message in the rendered text. Segments are numbered; bytes counted from the text's start. */
 typedef struct turn {
-    size_t start, stop;  /* all of it */
-    size_t lead_end;     /* its opening, and the template's text up to the first byte of the message's own */
-    size_t own_end;      /* behind the last byte of its own */
+    size_t start, stop; /* all of it */
+    size_t lead_end;    /* its opening, and the template's text up to the first byte of the message's own */
+    size_t own_end;     /* behind the last byte of its own */
+    size_t first_segment;
     size_t last_segment; /* + 1; 0: the template leaves the message out */
     bool has_frame;      /* the template writes something for it */
 } turn;
@@ -94,7 +95,8 @@ static void find_turns(const fw_chat_rendering *r, turn *list, size_t n, int64_t
             owner = s->message;
         else if (t->has_frame && owner >= 0 && owner != s->message && next[i] != s->message)
             continue;
-        if (t->last_segment == 0) *t = (turn){.start = s->offset, .lead_end = SIZE_MAX, .has_frame = t->has_frame};
+        if (t->last_segment == 0)
+            *t = (turn){.start = s->offset, .lead_end = SIZE_MAX, .first_segment = i, .has_frame = t->has_frame};
         t->last_segment = i + 1;
         t->stop = s->offset + s->bytes;
         if (is_frame(s)) continue;
@@ -136,9 +138,44 @@ static size_t turn_end(const labeller *l, const turn *t, size_t from) {
         last = l->control[i].end;
         if (l->control[i].id == l->end_of_turn) return last;
     }
-    if (last > 0) return last;
-    bool written_later = i < l->control_n && l->control[i].id == l->end_of_turn && l->end_of_turn >= 0;
-    return written_later && template_up_to(l->r, t->last_segment, l->control[i].start) ? l->control[i].end : t->stop;
+    if (last > 0 || i == l->control_n) return last > 0 ? last : t->stop;
+    /* With a template that ends no turn (GLM), the token that begins the next one is what stops the model. */
+    bool ends = l->control[i].id == l->end_of_turn || l->end_of_turn < 0;
+    return ends && template_up_to(l->r, t->last_segment, l->control[i].start) ? l->control[i].end : t->stop;
+}
+
+static bool is_own_words(const fw_chat_segment *s, int64_t message) {
+    return s->message == message && !is_frame(s) && s->field != FW_CHAT_TOOL_NAME && s->field != FW_CHAT_OTHER;
+}
+
+static void add_stretch(labeller *l, size_t start, size_t end, int64_t message) {
+    if (end > start) l->list[l->list_n++] = (stretch){start, end, message};
+}
+
+/* Some templates write the result of a call into the assistant's turn. What frames it is not the model's: from the first
+ * control token behind the model's own words to the last one before its next. */
+static void add_between_results(labeller *l, const turn *t, size_t start, size_t end, int64_t message) {
+    const fw_chat_rendering *r = l->r;
+    size_t own_stop = start; /* of the model's last words before a result */
+    bool in_result = false;
+    for (size_t i = t->first_segment; i < t->last_segment && r->segment[i].offset < end; i++) {
+        const fw_chat_segment *s = &r->segment[i];
+        bool foreign = s->message >= 0 && s->message != message && !is_frame(s);
+        if (foreign && !in_result && s->offset > start) {
+            size_t k = control_from(l, own_stop);
+            add_stretch(l, start, k < l->control_n && l->control[k].end <= s->offset ? l->control[k].end : own_stop,
+                        message);
+            in_result = true;
+        } else if (is_own_words(s, message)) {
+            if (in_result) {
+                size_t k = control_from(l, s->offset);
+                start = k > 0 && l->control[k - 1].end > own_stop ? l->control[k - 1].end : s->offset;
+            }
+            in_result = false;
+            own_stop = s->offset + s->bytes;
+        }
+    }
+    if (!in_result) add_stretch(l, start, end, message);
 }
 
 static void add_turn(labeller *l, const turn *t, size_t message, bool by_role) {
@@ -146,8 +183,8 @@ static void add_turn(labeller *l, const turn *t, size_t message, bool by_role) {
     size_t start = t->lead_end;
     if (by_role) start = t->start + opening_bytes(l->chat, l->r->text + t->start, t->lead_end - t->start);
     size_t end = turn_end(l, t, t->own_end > start ? t->own_end : start);
-    l->list[l->list_n++] = (stretch){start, end < t->stop ? end : t->stop, (int64_t)message};
-    if (end > t->stop) l->list[l->list_n++] = (stretch){t->stop, end, -1};
+    add_between_results(l, t, start, end < t->stop ? end : t->stop, (int64_t)message);
+    if (end > t->stop) add_stretch(l, t->stop, end, -1);
 }
 
 static int by_start(const void *a, const void *b) {
@@ -229,7 +266,7 @@ fw_status fw_chat_label(fw_chat_rendering *r, const fw_chat_template *chat, cons
     }
     turn *turns;
     int64_t *next;
-    FW_TRY(FW_JINJA_NEW_ARRAY(&r->memory, l.list, 2 * n));
+    FW_TRY(FW_JINJA_NEW_ARRAY(&r->memory, l.list, n + r->segment_n + n));
     FW_TRY(FW_JINJA_NEW_ARRAY(&r->memory, turns, n));
     FW_TRY(FW_JINJA_NEW_ARRAY(&r->memory, next, r->segment_n));
     find_turns(r, turns, n, next);

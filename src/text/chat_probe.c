@@ -73,12 +73,16 @@ static const char *lead_of(const fw_chat_rendering *r, int64_t message, size_t *
 static fw_status find_frame(probe *p) {
     FW_TRY(render(p, &p->after, 4, NULL, 0));
     const fw_chat_rendering *r = &p->after;
-    size_t first_bytes, last_bytes, end = r->text_bytes;
+    size_t first_bytes, last_bytes, own_end = 0, end = 0;
     const char *first = lead_of(r, 1, &first_bytes), *last = lead_of(r, 3, &last_bytes);
     FW_TRY(fw_strndup(&p->chat->opening, first, common_start(first, first_bytes, last, last_bytes)));
-    for (size_t i = r->segment_n; i > 0 && r->segment[i - 1].field != FW_CHAT_CONTENT; i--)
-        end = r->segment[i - 1].offset;
-    return fw_strndup(&p->chat->ending, r->text + end, r->text_bytes - end);
+    for (size_t i = 0; i < r->segment_n; i++) {
+        if (r->segment[i].message != 3) continue;
+        end = r->segment[i].offset + r->segment[i].bytes;
+        if (r->segment[i].field == FW_CHAT_CONTENT) own_end = end;
+    }
+    FW_TRY(fw_strndup(&p->chat->ending, r->text + own_end, end - own_end));
+    return fw_strndup(&p->chat->after, r->text + end, r->text_bytes - end);
 }
 
 static int longest_first(const void *a, const void *b) {
@@ -104,9 +108,10 @@ void fw_chat_probe_clear(fw_chat_template *chat) {
     fw_free(chat->prompt);
     fw_free(chat->opening);
     fw_free(chat->ending);
+    fw_free(chat->after);
     chat->prompt = NULL;
     chat->prompt_n = 0;
-    chat->opening = chat->ending = NULL;
+    chat->opening = chat->ending = chat->after = NULL;
 }
 
 fw_status fw_chat_probe(fw_chat_template *chat) {

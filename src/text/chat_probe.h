@@ -1,5 +1,5 @@
-/* What a template writes around an answer, found by letting it write one: fills prompt, opening and ending of the
- * template anew. What a template refuses to write stays empty. For the files of this room. Errors: FW_ERR_NOMEM. */
+/* What a template writes around an answer, found by letting it write one: fills prompt, opening, ending and after of
+ * the template anew. What a template refuses to write stays empty. For the files of this room. Errors: FW_ERR_NOMEM. */
 #ifndef FW_TEXT_CHAT_PROBE_H
 #define FW_TEXT_CHAT_PROBE_H
 

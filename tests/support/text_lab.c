@@ -151,6 +151,14 @@ static const char *const family_tokens[] = {
     "<|channel|>",
     "<|message|>",
     "<|return|>",
+    "<|opening|>",
+    "<|observation|>",
+    "<|turn|>",
+    "<|end_turn|>",
+    "<|quote|>",
+    "<|end_call|>",
+    "<|result|>",
+    "<|end_result|>",
     "<|call|>",
 };
 

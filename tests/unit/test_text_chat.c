@@ -93,6 +93,20 @@ static void test_families(void **state) {
         {"channels", "[" USER("q") "," CALL("f", "{'x': 1}") "," TOOL("7") "," ASSISTANT("seven") "," USER("r") "]",
          " to=functions.f<|channel|>commentary json<|message|>{\"x\": "
          "1}<|call|>|<|channel|>final<|message|>seven<|end|>|"},
+        /* no turn has an end: the token that begins the next one stops the model */
+        {"open_ended", "[" USER("q") "," ASSISTANT("a") "," USER("r") "," ASSISTANT("b") "]", "a<|user|>|b|"},
+        {"open_ended", "[" USER("q") "," CALL("f", "{'x': 1}") "," TOOL("7") "," ASSISTANT("seven") "," USER("r") "]",
+         "<call>f\n<key>x</key>\n<value>1</value>\n</call><|observation|>|seven<|user|>|"},
+        /* the result of a call stands in the turn of the call */
+        {"results_inside",
+         "[" USER("q") "," CALL("f",
+                                "{'x': 1}") ",{'role': 'tool', 'name': 'f', 'content': '7'}," ASSISTANT("seven") "]",
+         "<|call|>f{x:1}<|end_call|>|seven<|end_turn|>|"},
+        {"results_inside",
+         "[" USER("q") ",{'role': 'assistant', 'content': 'so', 'tool_calls': [{'function': {'name': 'f', 'arguments': "
+                       "{'x': "
+                       "'y'}}}]},{'role': 'tool', 'name': 'f', 'content': '7'}," USER("r") "]",
+         "<|call|>f{x:<|quote|>y<|quote|>}<|end_call|>|so<|end_turn|>|"},
         {"qwen25_tools", "[" USER("q") "," CALL("f", "{'x': 1}") "," TOOL("7") "," ASSISTANT("seven") "]",
          "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": 1}}\n</tool_call><|im_end|>|seven<|im_end|>|"},
         {"qwen3_reasoning", "[" USER("q") ",{'role': 'assistant', 'content': 'a', 'reasoning_content': 'w'}]",

@@ -51,7 +51,8 @@ static void test_families(void **state) {
         fw_text_lab lab;
         size_t said = 0, ends = 0;
         fw_text_lab_init_family(&lab, family);
-        assert_true(fw_chat_end_of_turn_id(lab.tokenizer, &lab.chat) >= 0);
+        bool ends_turns = strcmp(family, "open_ended") != 0;
+        assert_int_equal(fw_chat_end_of_turn_id(lab.tokenizer, &lab.chat) >= 0, ends_turns);
         for (size_t i = 0; i < json_array_size(cases); i++) {
             const json_t *one = json_array_get(cases, i);
             if (json_object_get(json_array_get(rows, i), "text") == NULL) continue; /* the template refuses it */
@@ -66,7 +67,7 @@ static void test_families(void **state) {
             fw_lab_chat_fini(&chat);
         }
         assert_true(said > 50);
-        assert_true(ends > 4);
+        assert_true(ends > 4 || !ends_turns);
         fw_text_lab_fini(&lab);
     }
     json_decref(file);
