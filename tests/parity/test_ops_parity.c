@@ -4,7 +4,7 @@
  *
  *   test_ops_parity [DEVICE [OPERATION ...]]
  *     cpu (usual)  with one, two and three threads, twice
- *     simt         the kernels of GPUs under the emulation, in the usual order of threads and in three random ones */
+ *     simt         the kernels of GPUs under the emulation, in each kind of schedule (device/simt/simt.h) */
 #include "base/threads.h"
 #ifdef FW_HAS_SIMT
 #include "device/simt/simt_device.h"
@@ -60,8 +60,9 @@ static void run_case(const fw_op_kind *kind, const fw_op_shape *shape, fw_dtype 
             continue;
         }
         if (memcmp(first.bytes, again.bytes, first.bytes_n) != 0)
-            fail_msg("%s %s (%s): other bits with %s than with %s", kind->op, shape->name, fw_dtype_name(t),
-                     ways[i].name, ways[0].name);
+            fail_msg("%s %s (%s): other bits with %s than with %s%s", kind->op, shape->name, fw_dtype_name(t),
+                     ways[i].name, ways[0].name,
+                     ways[i].seed != NULL ? ": the order of warps matters, so a barrier is missing" : "");
         fw_op_result_fini(&again);
     }
     /* buffers may begin anywhere in an arena */
@@ -90,7 +91,7 @@ static fw_status open_way(way *w, const char *device, int index) {
     fw_op_cases_limits(&limits);
     if (strcmp(device, "simt") == 0) {
 #ifdef FW_HAS_SIMT
-        static const char *const seeds[] = {"0", "1", "2", "3"};
+        static const char *const seeds[] = {"0", "1", "2", "3", "4"};
         w->seed = seeds[index];
         snprintf(w->name, sizeof w->name, "seed %s", w->seed);
         if (index > 0)
@@ -145,7 +146,7 @@ int main(int argc, char **argv) {
     if (argc > 1) device_name = argv[1];
     way_n = 6;
     if (strcmp(device_name, "simt") == 0) {
-        way_n = 4;
+        way_n = 5;
 #ifndef FW_HAS_SIMT
         printf(
             "skipped: built without a C++ compiler, which the kernels of GPUs need (tools/bootstrap installs one)\n");

@@ -9,7 +9,7 @@
 #define DENORMALS .magnitude = 0x1p-130
 
 SHAPES(embedding_forward, {.name = "no rows", .N = 0, .C = 4, .V = 3}, {.name = "one number", .N = 1, .C = 1, .V = 1},
-       {.name = "odd", .N = 65, .C = 97, .V = 101})
+       {.name = "odd", .N = 65, .C = 97, .V = 101}, {.name = "aligned rows", .N = 9, .C = 128, .V = 31})
 
 SHAPES(embedding_backward, {.name = "no rows", .N = 0, .C = 4, .V = 3}, {.name = "one row", .N = 1, .C = 1, .V = 1},
        {.name = "repeated ids", .N = 130, .C = 33, .V = 5}, {.name = "odd", .N = 65, .C = 97, .V = 101},
@@ -121,7 +121,7 @@ SHAPES(cross_entropy, {.name = "no rows", .N = 0, .V = 5}, {.name = "one word", 
        {.name = "in place", .N = 5, .V = 129, .in_place = 1})
 
 SHAPES(gather_rows, {.name = "nothing", .G = 0, .N = 3, .C = 4}, {.name = "repeated", .G = 9, .N = 3, .C = 5},
-       {.name = "odd", .G = 33, .N = 71, .C = 97})
+       {.name = "odd", .G = 33, .N = 71, .C = 97}, {.name = "aligned rows", .G = 9, .N = 31, .C = 128})
 
 SHAPES(scatter_rows, {.name = "no rows at all", .G = 0, .N = 0, .C = 4}, {.name = "nothing", .G = 0, .N = 3, .C = 4},
        {.name = "all rows", .G = 5, .N = 5, .C = 3}, {.name = "odd", .G = 33, .N = 71, .C = 97})

@@ -83,12 +83,60 @@ __global__ void async(float *out, const float *in) {
     async_copy_16(tile + 128 + i, in + 128 + i);
     async_commit();
     async_wait<1>();
-    for (int k = 0; k < 4; k++) out[i + k] = tile[i + k], out[128 + i + k] = tile[128 + i + k];
+    for (int k = 0; k < 4; k++) out[i + k] = tile[i + k];
     async_wait<0>();
-    for (int k = 0; k < 4; k++) out[256 + i + k] = tile[128 + i + k];
+    for (int k = 0; k < 4; k++) out[128 + i + k] = tile[128 + i + k];
 }
 
 /* ---- faulty */
+
+/* Tiles come by turns into two halves; a warp that runs ahead overwrites the half that others still read. */
+__global__ void early_overwrite(float *out, const float *in) {
+    FW_DYNAMIC_SHARED(float, tiles);
+    const int i = threadIdx.x, tile_n = 4;
+    float sum = 0;
+    if (i < 16) async_copy_16(tiles + 4 * i, in + 4 * i);
+    async_commit();
+    for (int t = 0; t < tile_n; t++) {
+        if (t + 1 < tile_n && i < 16) async_copy_16(tiles + (t + 1) % 2 * 64 + 4 * i, in + (t + 1) * 64 + 4 * i);
+        async_commit();
+        async_wait<1>();
+        __syncthreads();
+        sum += tiles[t % 2 * 64 + (i + 32) % 64]; /* of the other warp's part; a barrier is missing behind it */
+    }
+    out[i] = sum;
+    async_wait<0>();
+}
+
+/* A warp's own copies have come after its wait; those of others only behind a barrier, which is missing. */
+__global__ void early_read(float *out, const float *in) {
+    FW_DYNAMIC_SHARED(float, tile);
+    const int i = threadIdx.x;
+    if (i < 16) async_copy_16(tile + 4 * i, in + 4 * i);
+    async_commit();
+    async_wait<0>();
+    out[i] = tile[63 - i];
+}
+
+/* Sums of warps gather in a scratch that the next sum takes again: without the barrier behind the reads. */
+__global__ void early_reuse(float *out, const float *in) {
+    __shared__ float scratch[8];
+    for (int turn = 0; turn < 2; turn++) {
+        const float sum = warp_sum(in[threadIdx.x] * (float)(turn + 1));
+        if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = sum;
+        __syncthreads();
+        float all = 0;
+        for (int w = 0; w < 8; w++) all += scratch[w];
+        out[threadIdx.x] = turn == 0 ? all : out[threadIdx.x] + all;
+    }
+}
+
+/* Lanes of one warp, without a __syncwarp between writing and reading. */
+__global__ void missing_warp_barrier(float *out, const float *in) {
+    __shared__ float tile[32];
+    tile[threadIdx.x] = in[threadIdx.x];
+    out[threadIdx.x] = tile[31 - threadIdx.x];
+}
 
 __global__ void missing_barrier(float *out, const float *in) {
     __shared__ float tile[256];
@@ -152,8 +200,8 @@ __global__ void barrier_and_collective(float *out) {
 
 __global__ void endless_groups(float *out, const float *in) {
     FW_DYNAMIC_SHARED(float, tile);
-    for (int i = 0; i < 64; i++) {
-        async_copy_16(tile, in);
+    for (int i = 0; i < 64 && threadIdx.x == 0; i++) {
+        async_copy_16(tile + 4 * i, in);
         async_commit();
     }
     out[0] = 1;
@@ -212,6 +260,14 @@ void fw_simt_lab_async(float *out, const float *in) { FW_LAUNCH(async, 1, 32, 10
 void fw_simt_lab_missing_barrier(float *out, const float *in) {
     FW_LAUNCH(missing_barrier, 1, 256, 0, nullptr, out, in);
 }
+void fw_simt_lab_early_overwrite(float *out, const float *in) {
+    FW_LAUNCH(early_overwrite, 1, 64, 512, nullptr, out, in);
+}
+void fw_simt_lab_early_read(float *out, const float *in) { FW_LAUNCH(early_read, 1, 64, 256, nullptr, out, in); }
+void fw_simt_lab_early_reuse(float *out, const float *in) { FW_LAUNCH(early_reuse, 1, 256, 0, nullptr, out, in); }
+void fw_simt_lab_missing_warp_barrier(float *out, const float *in) {
+    FW_LAUNCH(missing_warp_barrier, 1, 32, 0, nullptr, out, in);
+}
 void fw_simt_lab_unread_async(float *out, const float *in) { FW_LAUNCH(unread_async, 1, 32, 512, nullptr, out, in); }
 void fw_simt_lab_divergent_collective(float *out) { FW_LAUNCH(divergent_collective, 1, 32, 0, nullptr, out); }
 void fw_simt_lab_missing_lane(float *out) { FW_LAUNCH(missing_lane, 1, 64, 0, nullptr, out); }
@@ -220,7 +276,9 @@ void fw_simt_lab_foreign_source(float *out) { FW_LAUNCH(foreign_source, 1, 32, 0
 void fw_simt_lab_divergent_barrier(float *out) { FW_LAUNCH(divergent_barrier, 1, 64, 0, nullptr, out); }
 void fw_simt_lab_barrier_after_exit(float *out) { FW_LAUNCH(barrier_after_exit, 1, 64, 0, nullptr, out); }
 void fw_simt_lab_barrier_and_collective(float *out) { FW_LAUNCH(barrier_and_collective, 1, 64, 0, nullptr, out); }
-void fw_simt_lab_endless_groups(float *out, const float *in) { FW_LAUNCH(endless_groups, 1, 32, 16, nullptr, out, in); }
+void fw_simt_lab_endless_groups(float *out, const float *in) {
+    FW_LAUNCH(endless_groups, 1, 32, 1024, nullptr, out, in);
+}
 void fw_simt_lab_async_to_global(float *out, const float *in) {
     FW_LAUNCH(async_to_global, 1, 32, 16, nullptr, out, in);
 }

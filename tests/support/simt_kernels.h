@@ -27,20 +27,24 @@ void fw_simt_lab_matrices(uint16_t (*out)[8], const uint16_t *in, int transposed
 /* d[16][8] = a[16][16] b[8][16]^T + d, bf16 from shared memory by ldmatrix, as attention has it. */
 void fw_simt_lab_product(float *d, const uint16_t *a, const uint16_t *b);
 /* Two groups of cp.async, 32 x 4 floats each: out[0 .. 127] the first group after wait<1>, out[128 .. 255] the second
- * group at that time, out[256 .. 383] the second after wait<0>. in: 256 floats. */
+ * after wait<0>. in: 256 floats. */
 void fw_simt_lab_async(float *out, const float *in);
 
 /* ---- faulty ones; `out` and `in` have 256 floats */
-void fw_simt_lab_missing_barrier(float *out, const float *in); /* reads a neighbour's element of shared memory */
-void fw_simt_lab_unread_async(float *out, const float *in);    /* no wait before the data is used */
-void fw_simt_lab_divergent_collective(float *out);             /* even and odd lanes at two shuffles */
-void fw_simt_lab_missing_lane(float *out);                     /* lane 31 goes by the shuffle */
-void fw_simt_lab_foreign_mask(float *out);                     /* lanes call with a mask they are not in */
-void fw_simt_lab_foreign_source(float *out);                   /* reads from a lane outside the mask */
-void fw_simt_lab_divergent_barrier(float *out);                /* two __syncthreads on two sides of an if */
-void fw_simt_lab_barrier_after_exit(float *out);               /* half of the threads have returned */
-void fw_simt_lab_barrier_and_collective(float *out);           /* one warp at a shuffle with one lane at a barrier */
-void fw_simt_lab_endless_groups(float *out, const float *in);  /* cp.async groups never waited for */
+void fw_simt_lab_missing_barrier(float *out, const float *in);      /* reads a neighbour's element of shared memory */
+void fw_simt_lab_early_overwrite(float *out, const float *in);      /* 64 threads, sums of 4 tiles of 64 floats */
+void fw_simt_lab_early_read(float *out, const float *in);           /* 64 threads, a tile of 64 floats backwards */
+void fw_simt_lab_early_reuse(float *out, const float *in);          /* 256 threads, three times the sum of in */
+void fw_simt_lab_missing_warp_barrier(float *out, const float *in); /* 32 threads, in backwards */
+void fw_simt_lab_unread_async(float *out, const float *in);         /* no wait before the data is used */
+void fw_simt_lab_divergent_collective(float *out);                  /* even and odd lanes at two shuffles */
+void fw_simt_lab_missing_lane(float *out);                          /* lane 31 goes by the shuffle */
+void fw_simt_lab_foreign_mask(float *out);                          /* lanes call with a mask they are not in */
+void fw_simt_lab_foreign_source(float *out);                        /* reads from a lane outside the mask */
+void fw_simt_lab_divergent_barrier(float *out);                     /* two __syncthreads on two sides of an if */
+void fw_simt_lab_barrier_after_exit(float *out);                    /* half of the threads have returned */
+void fw_simt_lab_barrier_and_collective(float *out);          /* one warp at a shuffle with one lane at a barrier */
+void fw_simt_lab_endless_groups(float *out, const float *in); /* cp.async groups never waited for */
 void fw_simt_lab_async_to_global(float *out, const float *in);
 void fw_simt_lab_async_unaligned(float *out, const float *in);
 void fw_simt_lab_matrices_from_global(float *out, const float *in);

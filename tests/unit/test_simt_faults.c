@@ -1,5 +1,5 @@
 /* Errors planted in kernels are noticed by the emulation, with a message that says what and where; each in a process of
- * its own, which the emulation ends. Errors that no message can tell show in the result: NaN. */
+ * its own, which the emulation ends. Where accesses are not looked at (built with sanitizers), a missing barrier shows in results that differ between schedules. */
 #include "support/simt_kernels.h"
 
 #include <setjmp.h>
@@ -126,18 +126,56 @@ static int nan_n(const float *x, int n) {
     return count;
 }
 
-/* Shared memory holds NaN until it is written: in every order of threads somebody reads too early. */
-static void test_missing_barrier(void **state) {
-    setenv("FW_SIMT_SEED", *state, 1);
-    fw_simt_lab_missing_barrier(out, in);
-    assert_true(nan_n(out, 256) > 0);
+/* Kernels that lack a barrier, or a wait. */
+static void (*const unordered[])(float *, const float *) = {
+    fw_simt_lab_missing_barrier, fw_simt_lab_early_overwrite,      fw_simt_lab_early_read,
+    fw_simt_lab_early_reuse,     fw_simt_lab_missing_warp_barrier, fw_simt_lab_unread_async};
+enum { UNORDERED_N = sizeof unordered / sizeof *unordered, SCHEDULE_N = 5 };
+
+/* Results tell, without a message: some schedule has others than the first, or NaN. */
+static void test_schedules(void **state) {
+    (void)state;
+    setenv("FW_SIMT_RACES", "0", 1);
+    for (int k = 0; k < UNORDERED_N; k++) {
+        float first[256];
+        int told_n = 0;
+        for (int seed = 0; seed < SCHEDULE_N; seed++) {
+            char text[8];
+            snprintf(text, sizeof text, "%d", seed);
+            setenv("FW_SIMT_SEED", text, 1);
+            memset(out, 0, sizeof out);
+            unordered[k](out, in);
+            if (seed == 0) memcpy(first, out, sizeof out);
+            told_n += nan_n(out, 256) > 0 || memcmp(first, out, sizeof out) != 0;
+        }
+        if (told_n == 0) fail_msg("kernel %d of the table: equal results in all schedules", k);
+    }
+    unsetenv("FW_SIMT_RACES");
 }
 
-static void test_unread_async(void **state) {
+#if FW_SIMT_RACES
+static int unordered_now;
+FAULT(run_unordered, unordered[unordered_now](out, in))
+static void test_races(void **state) {
+    static const struct {
+        const char *message, *kernel;
+    } expected[UNORDERED_N] = {{"__syncthreads() missing?", "kernel missing_barrier, block (0, 0, 0), thread "},
+                               {"__syncthreads() missing?", "kernel early_overwrite"},
+                               {"__syncthreads() missing?", "kernel early_read"},
+                               {"__syncthreads() missing?", "kernel early_reuse"},
+                               {"is a __syncwarp() or __syncthreads() missing?", "kernel missing_warp_barrier"},
+                               {"is a wait for cp.async missing?", "kernel unread_async"}};
     setenv("FW_SIMT_SEED", *state, 1);
-    fw_simt_lab_unread_async(out, in);
-    assert_int_equal(nan_n(out, 128), 128);
+    for (unordered_now = 0; unordered_now < UNORDERED_N; unordered_now++)
+        expect(run_unordered, expected[unordered_now].message, expected[unordered_now].kernel);
 }
+#else
+static void test_races(void **state) {
+    (void)state;
+    print_message("skipped: races are looked for in builds without a sanitizer\n");
+    skip();
+}
+#endif
 
 #ifdef WITH_ASAN
 FAULT(shared_behind, fw_simt_lab_shared_behind(out))
@@ -185,12 +223,12 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_prestate(test_messages, "0"),
         cmocka_unit_test_prestate(test_messages, "1"),
-        cmocka_unit_test_prestate(test_missing_barrier, "0"),
-        cmocka_unit_test_prestate(test_missing_barrier, "1"),
-        cmocka_unit_test_prestate(test_missing_barrier, "2"),
-        cmocka_unit_test_prestate(test_missing_barrier, "3"),
-        cmocka_unit_test_prestate(test_unread_async, "0"),
-        cmocka_unit_test_prestate(test_unread_async, "1"),
+        cmocka_unit_test(test_schedules),
+        cmocka_unit_test_prestate(test_races, "0"),
+        cmocka_unit_test_prestate(test_races, "1"),
+        cmocka_unit_test_prestate(test_races, "2"),
+        cmocka_unit_test_prestate(test_races, "3"),
+        cmocka_unit_test_prestate(test_races, "4"),
         cmocka_unit_test(test_out_of_bounds),
         cmocka_unit_test(test_deep_stack),
     };

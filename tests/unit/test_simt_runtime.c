@@ -1,5 +1,5 @@
 /* The emulation of a GPU computes what a GPU would: places of threads, warp collectives, tensor-core layouts as PTX
- * states them, asynchronous copies. In the usual order of threads and in random ones. */
+ * states them, asynchronous copies. In each kind of schedule. */
 #include "base/dtype.h"
 #include "base/rng.h"
 #include "support/simt_kernels.h"
@@ -112,13 +112,12 @@ static void test_product(void **state) {
 
 static void test_async(void **state) {
     (void)state;
-    static _Alignas(16) float in[256], out[384];
+    static _Alignas(16) float in[256], out[256];
     for (int i = 0; i < 256; i++) in[i] = (float)i;
     fw_simt_lab_async(out, in);
     for (int i = 0; i < 128; i++) {
         assert_true(out[i] == in[i]);
-        assert_true(isnan(out[128 + i]));
-        assert_true(out[256 + i] == in[128 + i]);
+        assert_true(out[128 + i] == in[128 + i]);
     }
 }
 
@@ -129,7 +128,7 @@ int main(void) {
 #define TESTS(seed)                                                                                                    \
     TEST(test_places, seed), TEST(test_shuffles, seed), TEST(test_ballot, seed), TEST(test_block_sums, seed),          \
         TEST(test_matrices, seed), TEST(test_product, seed), TEST(test_async, seed)
-    const struct CMUnitTest tests[] = {TESTS("0"), TESTS("1"), TESTS("2"), TESTS("3")};
+    const struct CMUnitTest tests[] = {TESTS("0"), TESTS("1"), TESTS("2"), TESTS("3"), TESTS("4")};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 

@@ -1,11 +1,26 @@
 # fw_simt: the emulated GPU. The kernel files are compiled by the host's C++ compiler; no CUDA toolkit takes part.
+include(CheckCXXSourceCompiles)
 file(GLOB fw_kernel_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/device/cuda/kernels/*.cu)
 set_source_files_properties(${fw_kernel_sources} PROPERTIES LANGUAGE CXX)
-add_library(fw_simt STATIC EXCLUDE_FROM_ALL src/device/simt/simt_runtime.cc src/device/simt/simt_device.c
+add_library(fw_simt STATIC EXCLUDE_FROM_ALL src/device/simt/simt_runtime.cc src/device/simt/simt_races.cc
+            src/device/simt/simt_device.c
             src/device/cuda/cuda_ops.c ${fw_kernel_sources})
 target_include_directories(fw_simt PUBLIC src)
 target_compile_definitions(fw_simt INTERFACE FW_HAS_SIMT=1)
 target_link_libraries(fw_simt PUBLIC finewire_rooms)
+
+# Kernels tell of every access, for the search of missing barriers (simt_races.h); a sanitizer would do so in its own way.
+set(CMAKE_REQUIRED_FLAGS -fsanitize=thread)
+set(CMAKE_TRY_COMPILE_TARGET_TYPE STATIC_LIBRARY)
+check_cxx_source_compiles("int x; int main() { return x; }" FW_SIMT_CAN_TELL)
+unset(CMAKE_TRY_COMPILE_TARGET_TYPE)
+unset(CMAKE_REQUIRED_FLAGS)
+set(FW_SIMT_KERNEL_OPTIONS)
+if(FW_SIMT_CAN_TELL AND NOT FW_SANITIZE AND NOT FW_FUZZ)
+  set(FW_SIMT_KERNEL_OPTIONS -fsanitize=thread)
+  target_compile_definitions(fw_simt PUBLIC FW_SIMT_RACES=1)
+endif()
+set_source_files_properties(${fw_kernel_sources} PROPERTIES COMPILE_OPTIONS "${FW_SIMT_KERNEL_OPTIONS}")
 
 # Launchers that the header promises and no file has: named here, and refusing when called (cudaErrorNotSupported).
 file(STRINGS src/device/cuda/cuda_kernels.h fw_lines REGEX "^(int|int64_t|size_t) fw_cuda_")

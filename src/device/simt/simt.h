@@ -6,13 +6,24 @@
  *
  *   - a warp collective whose lanes come with different masks, at different lines, or not at all
  *   - __syncthreads that some threads of the block do not come to, or that they come to at different lines
+ *   - shared memory that two threads touch, one of them writing, with no barrier between (simt_races.h)
  *   - shared memory read before it was written: it holds NaN at the start of every block
- *   - cp.async data read before the wait that makes it visible: it arrives only there
+ *   - cp.async data read before the wait that makes it visible: it may arrive only there
  *   - cp.async and ldmatrix addresses that are not shared memory or not aligned
  *   - a launch with a bad configuration; out-of-bounds and misaligned access through ASan and UBSan
  *
- * Threads of a block are resumed in ascending order, or shuffled by FW_SIMT_SEED=n (n > 0). Not covered: what happens
- * between blocks that run at once, speed, and instructions that are not emulated here (wgmma, TMA). */
+ * The environment's FW_SIMT_SEED=n picks the schedule. In step: each thread in turn goes on to its next barrier or warp
+ * collective. Ahead: a warp goes on until it waits at a barrier, then the next warp does.
+ *
+ *   n               threads                            data of cp.async arrives
+ *   0               in step, ascending                 at the wait for it
+ *   1, 5, 9, ...    warps ahead, ascending             at once
+ *   2, 6, 10, ...   warps ahead, descending            at once
+ *   3, 7, 11, ...   warps ahead, in random order       at once or at the wait
+ *   4, 8, 12, ...   in step, in random order           at the wait
+ *
+ * A kernel whose results differ between seeds lacks a barrier. Not covered: what happens between blocks that run at
+ * once, speed, and instructions that are not emulated here (wgmma, TMA). */
 #ifndef FW_DEVICE_SIMT_SIMT_H
 #define FW_DEVICE_SIMT_SIMT_H
 

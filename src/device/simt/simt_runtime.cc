@@ -3,11 +3,13 @@
  * A fiber runs until it meets a barrier or a warp collective that others have not come to; then the scheduler resumes
  * the next one that can run. Where none can, the kernel is wrong: stop() says where. One kernel at a time. */
 #include "device/simt/simt.h"
+#include "device/simt/simt_races.h"
 #undef threadIdx
 #undef blockIdx
 #undef blockDim
 #undef gridDim
 
+#include <algorithm>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -59,7 +61,7 @@ struct warp {
 
 struct pending_copy {
     void *to;
-    const void *from;
+    const void *from; /* NULL: has arrived, which nobody may rely on yet */
     size_t bytes;
 };
 
@@ -86,7 +88,21 @@ void (*kernel_body)(void *);
 void *kernel_arguments;
 fiber *running;
 unsigned fiber_n, living_n, waiting_n; /* of this block; living: not ended; waiting: at a barrier */
-uint32_t shuffle_state;                /* 0: ascending order */
+uint32_t shuffle_state;                /* of the schedule's random choices */
+
+/* What a GPU may do in its own order, by FW_SIMT_SEED (see simt.h). A warp that runs ahead shows barriers that are missing
+ * before others are done with what it overwrites; lanes that all wait show those before what it reads. */
+enum thread_order { ASCENDING, DESCENDING, RANDOM };
+enum landing { AT_WAIT, AT_ONCE, AT_EITHER };
+struct schedule {
+    bool warps_run_ahead; /* a warp runs until it must wait; else all threads take a step in turn */
+    thread_order order;
+    landing copies;
+};
+const schedule first_schedule = {false, ASCENDING, AT_WAIT};
+const schedule schedules[] = {
+    {false, RANDOM, AT_WAIT}, {true, ASCENDING, AT_ONCE}, {true, DESCENDING, AT_ONCE}, {true, RANDOM, AT_EITHER}};
+schedule schedule_now;
 
 /* ---- switching between the scheduler and a fiber */
 
@@ -249,6 +265,7 @@ void open_barrier() {
     }
     if (living_n != fiber_n) stop("__syncthreads after some threads of the block have ended");
     waiting_n = 0;
+    races_block_barrier();
     for (unsigned i = 0; i < fiber_n; i++) fibers[i].state = CAN_RUN;
 }
 
@@ -262,18 +279,39 @@ void open_barrier() {
     stop("some threads of the block never come to this __syncthreads");
 }
 
+/* Puts the threads of a block in the order of the schedule: of all, or of warps and of the lanes of each. */
+void arrange(std::vector<unsigned> &order) {
+    const schedule &s = schedule_now;
+    if (s.order != RANDOM) return; /* as run() left them */
+    for (unsigned i = fiber_n - 1; i > 0; i--) std::swap(order[i], order[next_random() % (i + 1)]);
+    if (!s.warps_run_ahead) return;
+    std::vector<unsigned> place(warps.size());
+    for (unsigned k = fiber_n; k-- > 0;) place[order[k] / 32] = k; /* a warp stands where its first lane does */
+    std::stable_sort(order.begin(), order.end(), [&](unsigned a, unsigned b) { return place[a / 32] < place[b / 32]; });
+}
+
+/* Resumes threads order[first .. end) once each. Returns whether one could run. */
+bool step(const std::vector<unsigned> &order, unsigned first, unsigned end) {
+    bool moved = false;
+    for (unsigned k = first; k < end; k++) {
+        fiber *f = &fibers[order[k]];
+        if (f->state != CAN_RUN) continue;
+        to_fiber(f);
+        moved = true;
+    }
+    return moved;
+}
+
 void run_block(std::vector<unsigned> &order) {
     living_n = fiber_n;
     waiting_n = 0;
     while (living_n > 0) {
-        if (shuffle_state != 0)
-            for (unsigned i = fiber_n - 1; i > 0; i--) std::swap(order[i], order[next_random() % (i + 1)]);
         bool moved = false;
-        for (unsigned k = 0; k < fiber_n; k++) {
-            fiber *f = &fibers[order[k]];
-            if (f->state != CAN_RUN) continue;
-            to_fiber(f);
-            moved = true;
+        arrange(order);
+        if (!schedule_now.warps_run_ahead) moved = step(order, 0, fiber_n);
+        for (unsigned first = 0, end; schedule_now.warps_run_ahead && first < fiber_n; first = end) {
+            for (end = first; end < fiber_n && order[end] / 32 == order[first] / 32;) end++;
+            while (step(order, first, end)) moved = true;
         }
         if (living_n > 0 && waiting_n == living_n)
             open_barrier();
@@ -292,8 +330,8 @@ uint32_t seed_of_environment() {
 [[noreturn]] void stop(const char *what) {
     fprintf(stderr, "simt: %s: kernel %s", what, kernel_name == nullptr ? "(none)" : kernel_name);
     if (running != nullptr)
-        fprintf(stderr, ", block (%u, %u, %u), thread %d, at or after line %d", here->block.x, here->block.y, here->block.z,
-                here->linear, running->line);
+        fprintf(stderr, ", block (%u, %u, %u), thread %d, at or after line %d", here->block.x, here->block.y,
+                here->block.z, here->linear, running->line);
     fprintf(stderr, "\n");
     abort();
 }
@@ -329,6 +367,7 @@ const unsigned char *warp_meet(unsigned mask, const void *value, size_t bytes, i
         to_scheduler();
     } else {
         w->unread = mask;
+        if (kind == KIND_SYNC) races_warp_barrier(first / 32);
         for (unsigned l = 0; l < 32 && first + l < fiber_n; l++)
             if (((mask >> l) & 1) && (int)l != lane) fibers[first + l].state = CAN_RUN;
     }
@@ -351,6 +390,9 @@ void check_shared(const void *p, size_t bytes, const char *what) {
 void async_copy(void *to, const void *from, size_t bytes) {
     check_shared(to, bytes, "cp.async to what is not shared memory, or not aligned to its size");
     if ((uintptr_t)from % bytes != 0) stop("cp.async from an address that is not aligned to its size");
+    races_copy_starts(to, bytes);
+    if (schedule_now.copies == AT_ONCE || (schedule_now.copies == AT_EITHER && next_random() % 2 == 0))
+        memcpy(to, from, bytes), from = nullptr;
     running->open.push_back(pending_copy{to, from, bytes});
 }
 
@@ -362,7 +404,10 @@ void async_commit() {
 
 void async_wait(int groups_left) {
     while ((int)running->group.size() > groups_left) {
-        for (const pending_copy &c : running->group.front()) memcpy(c.to, c.from, c.bytes);
+        for (const pending_copy &c : running->group.front()) {
+            if (c.from != nullptr) memcpy(c.to, c.from, c.bytes);
+            races_copy_arrives(c.to, c.bytes);
+        }
         running->group.erase(running->group.begin());
     }
 }
@@ -377,6 +422,8 @@ void run(const char *name, dim3 grid, dim3 block, size_t shared_bytes, void (*bo
     kernel_body = body;
     kernel_arguments = arguments;
     shuffle_state = seed_of_environment();
+    schedule_now =
+        shuffle_state == 0 ? first_schedule : schedules[shuffle_state % (sizeof schedules / sizeof *schedules)];
     take_fibers((unsigned)n);
     warps.assign((n + 31) / 32, warp());
     free(shared);
@@ -385,11 +432,13 @@ void run(const char *name, dim3 grid, dim3 block, size_t shared_bytes, void (*bo
     if (posix_memalign(&memory, 128, shared_bytes > 0 ? shared_bytes : 1) != 0) stop("no memory for shared memory");
     shared = (unsigned char *)memory;
     std::vector<unsigned> order(n);
-    for (unsigned i = 0; i < n; i++) order[i] = i;
+    for (unsigned i = 0; i < n; i++) order[i] = schedule_now.order == DESCENDING ? (unsigned)n - 1 - i : i;
     for (unsigned z = 0; z < grid.z; z++)
         for (unsigned y = 0; y < grid.y; y++)
             for (unsigned x = 0; x < grid.x; x++) {
                 poison_shared();
+                races_start_block(shared, shared_bytes_now, __start_fw_simt_shared,
+                                  (size_t)(__stop_fw_simt_shared - __start_fw_simt_shared));
                 place_threads(uint3{x, y, z}, block, grid);
                 run_block(order);
             }

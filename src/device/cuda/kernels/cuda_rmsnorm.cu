@@ -156,7 +156,7 @@ __global__ void __launch_bounds__(BLOCK, 2) backward(const Backward<T> s) {
         const bool is_row = row < s.row_n;
         int64_t g;
         const int64_t n = divide(row, s.G, &g), column = g * s.C;
-        const T *dx_add = s.dx_add + n * s.dx_stride + column;
+        const T *dx_add = s.dx_add == nullptr ? nullptr : s.dx_add + n * s.dx_stride + column;
         Chunk<T, N> x[ITEMS], dy[ITEMS], add[ITEMS];
         load_row<T, N, ITEMS, TEAM>(x, s.x + n * s.x_stride + column, s.C, is_row);
         load_row<T, N, ITEMS, TEAM>(dy, s.dy + n * s.dy_stride + column, s.C, is_row);
