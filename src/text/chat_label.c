@@ -152,27 +152,45 @@ static void add_stretch(labeller *l, size_t start, size_t end, int64_t message) 
     if (end > start) l->list[l->list_n++] = (stretch){start, end, message};
 }
 
-/* Some templates write the result of a call into the assistant's turn. What frames it is not the model's: from the first
- * control token behind the model's own words to the last one before its next. */
+/* Where the call ends and its result begins: own is what the model said last, `result` the first byte of the result's own.
+ * Between two control tokens that touch, the end of the one and the beginning of the other; else behind the first. A token
+ * that stands on both sides of the model's words is a quotation mark and ends nothing. */
+static size_t call_end(const labeller *l, const fw_chat_segment *own, size_t result) {
+    size_t stop = own->offset + own->bytes, first = control_from(l, stop), before = control_from(l, own->offset);
+    int32_t quote = before > 0 && l->control[before - 1].end == own->offset ? l->control[before - 1].id : -1;
+    size_t behind_first = stop;
+    for (size_t i = first; i < l->control_n && l->control[i].end <= result; i++) {
+        const fw_chat_control *k = &l->control[i];
+        if (k->id == quote) continue;
+        if (behind_first == stop) behind_first = k->end;
+        bool touches =
+            i + 1 < l->control_n && k[1].start < result && fw_chat_is_blank(l->r->text + k->end, k[1].start - k->end);
+        if (touches) return k->end;
+    }
+    return behind_first;
+}
+
+/* Some templates write the result of a call into the assistant's turn. What frames it is not the model's: from the end of
+ * the call to the last control token before the model's next words. */
 static void add_between_results(labeller *l, const turn *t, size_t start, size_t end, int64_t message) {
     const fw_chat_rendering *r = l->r;
-    size_t own_stop = start; /* of the model's last words before a result */
+    const fw_chat_segment *own = NULL; /* the model's last words before a result */
     bool in_result = false;
+    size_t result = 0; /* the first byte of its own */
     for (size_t i = t->first_segment; i < t->last_segment && r->segment[i].offset < end; i++) {
         const fw_chat_segment *s = &r->segment[i];
         bool foreign = s->message >= 0 && s->message != message && !is_frame(s);
         if (foreign && !in_result && s->offset > start) {
-            size_t k = control_from(l, own_stop);
-            add_stretch(l, start, k < l->control_n && l->control[k].end <= s->offset ? l->control[k].end : own_stop,
-                        message);
+            add_stretch(l, start, own != NULL ? call_end(l, own, s->offset) : start, message);
             in_result = true;
+            result = s->offset;
         } else if (is_own_words(s, message)) {
             if (in_result) {
                 size_t k = control_from(l, s->offset);
-                start = k > 0 && l->control[k - 1].end > own_stop ? l->control[k - 1].end : s->offset;
+                start = k > 0 && l->control[k - 1].start > result ? l->control[k - 1].end : s->offset;
             }
             in_result = false;
-            own_stop = s->offset + s->bytes;
+            own = s;
         }
     }
     if (!in_result) add_stretch(l, start, end, message);

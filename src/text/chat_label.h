@@ -4,11 +4,19 @@
 
 #include "text/chat.h"
 
+#include <ctype.h>
+
 /* A control token in the rendered text. */
 typedef struct fw_chat_control {
     size_t start, end;
     int32_t id;
 } fw_chat_control;
+
+static inline bool fw_chat_is_blank(const char *text, size_t bytes) {
+    for (size_t i = 0; i < bytes; i++)
+        if (!isspace((unsigned char)text[i])) return false;
+    return true;
+}
 
 /* Set `trained` of every segment; segments are cut where it changes. control: in order. end_of_turn: the id that ends
  * a turn, or -1. Errors: FW_ERR_NOMEM. */

@@ -1,9 +1,8 @@
 /* Rendering: a conversation as the model's template writes it, each stretch with where it comes from. */
-#include "text/chat.h"
+#include "text/chat_label.h"
 
 #include "base/alloc.h"
 
-#include <ctype.h>
 #include <string.h>
 
 const char *fw_chat_field_name(fw_chat_field field) {
@@ -37,12 +36,6 @@ static fw_status cut_by_origin(fw_chat_rendering *r, const fw_jinja_output *o) {
     return FW_OK;
 }
 
-static bool is_blank(const char *text, size_t bytes) {
-    for (size_t i = 0; i < bytes; i++)
-        if (!isspace((unsigned char)text[i])) return false;
-    return true;
-}
-
 /* What a message holds of a kind, and what the text has of it. */
 typedef struct presence {
     bool content, reasoning;
@@ -54,7 +47,8 @@ static presence held_by(const json_t *message) {
     presence p = {0};
     for (size_t i = 0; i < 3; i++) {
         const json_t *value = json_object_get(message, names[i]);
-        if (json_is_string(value)) p.reasoning |= !is_blank(json_string_value(value), json_string_length(value));
+        if (json_is_string(value))
+            p.reasoning |= !fw_chat_is_blank(json_string_value(value), json_string_length(value));
     }
     const json_t *content = json_object_get(message, "content");
     if (!json_is_string(content)) return p;
@@ -65,10 +59,10 @@ static presence held_by(const json_t *message) {
     if (last != NULL) {
         const char *start = memmem(text, (size_t)(last - text), begin, sizeof begin - 1);
         start = start ? start + sizeof begin - 1 : text;
-        p.reasoning |= !is_blank(start, (size_t)(last - start));
+        p.reasoning |= !fw_chat_is_blank(start, (size_t)(last - start));
         text = last + sizeof end - 1;
     }
-    p.content = !is_blank(text, (size_t)(stop - text));
+    p.content = !fw_chat_is_blank(text, (size_t)(stop - text));
     return p;
 }
 
@@ -78,7 +72,7 @@ static fw_status count_dropped(fw_chat_rendering *r, const json_t *messages) {
     FW_TRY(fw_jinja_take_array(&r->memory, (void **)&shown, n, sizeof *shown));
     for (size_t i = 0; i < r->segment_n; i++) {
         const fw_chat_segment *s = &r->segment[i];
-        if (s->message < 0 || (size_t)s->message >= n || is_blank(r->text + s->offset, s->bytes)) continue;
+        if (s->message < 0 || (size_t)s->message >= n || fw_chat_is_blank(r->text + s->offset, s->bytes)) continue;
         shown[s->message].content |= s->field == FW_CHAT_CONTENT;
         shown[s->message].reasoning |= s->field == FW_CHAT_THOUGHT || s->field == FW_CHAT_REASONING;
     }
