@@ -16,10 +16,15 @@
 
 enum { WRITER_BUFFER_BYTES = 1 << 20 };
 
-static _Atomic uint64_t write_countdown, sync_countdown;
+static _Atomic uint64_t write_countdown, sync_countdown, slow_countdown;
+static _Atomic unsigned slow_s;
 
 void fw_file_fail_write_at(uint64_t n) { atomic_store(&write_countdown, n); }
 void fw_file_fail_sync_at(uint64_t n) { atomic_store(&sync_countdown, n); }
+void fw_file_slow_write_at(uint64_t n, unsigned seconds) {
+    atomic_store(&slow_s, seconds);
+    atomic_store(&slow_countdown, n);
+}
 
 static int sync_file(int fd) {
     if (atomic_load(&sync_countdown) != 0 && atomic_fetch_sub(&sync_countdown, 1) == 1) {
@@ -33,6 +38,7 @@ static int sync_file(int fd) {
 static fw_status write_all(int fd, const char *path, const uint8_t *bytes, size_t n_bytes) {
     if (atomic_load(&write_countdown) != 0 && atomic_fetch_sub(&write_countdown, 1) == 1)
         return fw_fail(FW_ERR_IO, "writing %s: %s", path, strerror(ENOSPC));
+    if (atomic_load(&slow_countdown) != 0 && atomic_fetch_sub(&slow_countdown, 1) == 1) sleep(atomic_load(&slow_s));
     while (n_bytes > 0) {
         ssize_t n = write(fd, bytes, n_bytes);
         if (n < 0 && errno == EINTR) continue;

@@ -74,5 +74,7 @@ void fw_file_writer_close(fw_file_writer *w);
 void fw_file_fail_write_at(uint64_t n);
 /* The same of the n-th sync, of a file or a folder, with EIO. */
 void fw_file_fail_sync_at(uint64_t n);
+/* The n-th write call from now takes so many seconds more, as on a disk in trouble. */
+void fw_file_slow_write_at(uint64_t n, unsigned seconds);
 
 #endif
