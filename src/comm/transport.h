@@ -54,6 +54,9 @@ typedef struct fw_transport {
     /* Give `group`, some ranks of `parent`, its transport and state. Collective over the parent, part_n > 1 on some
      * rank; the rows of ranks are known to be good. */
     fw_status (*open_group)(fw_comm *parent, fw_comm *group);
+    /* With runs_inline: the collective, of any group, that this rank of the job has begun and that is not done; "": none
+     * is known. NULL: ranks sleep in a barrier for it, where the others see them. */
+    const char *(*unfinished)(const fw_comm *all, int rank);
     /* Something happened (failure, a rank left, stop): whoever waits must look again. Any thread. */
     void (*wake)(fw_comm *c);
     void (*destroy)(fw_comm *c);

@@ -1,5 +1,7 @@
 #include "machine/nccl_ways.h"
 
+#include "machine/settings.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +24,7 @@ static reach distance(const fw_machine_pair *pair) {
 
 static bool is_on(const fw_machine *m, const char *variable) {
     const char *value = fw_machine_setting_of(m, variable);
-    return value != NULL && atoi(value) != 0;
+    return value != NULL && fw_setting_number(value) != 0;
 }
 
 /* NCCL_P2P_LEVEL: a word, or a number of NCCL before 2.4. */

@@ -1,6 +1,8 @@
 /* Sources: NCCL's guide (Environment Variables), CUDA's programming guide (CUDA Environment Variables). */
 #include "machine/settings.h"
 
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const fw_setting_rule rules[] = {
@@ -29,6 +31,14 @@ static const fw_setting_rule rules[] = {
     {"NCCL_NET_GDR_READ", NULL, FW_SETTING_SLOWS, "whether network cards read a GPU's memory is not chosen by NCCL"},
     {"NCCL_PXN_DISABLE", ",0,", FW_SETTING_SLOWS, "a GPU does not use the network card beside another GPU"},
     {"NCCL_CROSS_NIC", ",2,", FW_SETTING_TELLS, "whether rings change between network cards is not chosen by NCCL"},
+    {"NCCL_SOCKET_NTHREADS", NULL, FW_SETTING_SLOWS,
+     "how many threads serve a connection by sockets is not NCCL's choice"},
+    {"NCCL_NSOCKS_PERTHREAD", NULL, FW_SETTING_SLOWS, "how many sockets a thread serves is not NCCL's choice"},
+    {"NCCL_IB_QPS_PER_CONNECTION", ",1,", FW_SETTING_TELLS,
+     "a connection by InfiniBand uses several queue pairs: more ways through the fabric, more to be done for each"},
+    {"NCCL_DMABUF_ENABLE", ",1,", FW_SETTING_SLOWS,
+     "network cards reach a GPU's memory by the module nvidia-peermem only, and where it is not loaded not at all"},
+    {"NCCL_MNNVL_ENABLE", ",2,", FW_SETTING_TELLS, "whether NVLink between hosts is used is not found out by NCCL"},
     {"NCCL_SOCKET_IFNAME", NULL, FW_SETTING_TELLS, "hosts meet over the interfaces that it names, and no other"},
     {"NCCL_IB_HCA", NULL, FW_SETTING_TELLS, "only the InfiniBand cards that it names are used"},
     {"NCCL_IB_GID_INDEX", NULL, FW_SETTING_TELLS, "the address of RoCE cards is not chosen by NCCL"},
@@ -38,6 +48,8 @@ static const fw_setting_rule rules[] = {
     {"NCCL_PROTO", NULL, FW_SETTING_SLOWS, "NCCL does not choose its protocol by itself"},
     {"NCCL_MIN_NCHANNELS", NULL, FW_SETTING_SLOWS, "more channels than NCCL would choose may be used"},
     {"NCCL_MAX_NCHANNELS", NULL, FW_SETTING_SLOWS, "fewer channels than NCCL would choose may be used"},
+    {"NCCL_MAX_P2P_NCHANNELS", NULL, FW_SETTING_SLOWS,
+     "all_to_all and other sends may use fewer channels than NCCL would choose"},
     {"NCCL_MIN_CTAS", NULL, FW_SETTING_SLOWS, "more thread blocks than NCCL would choose may be used"},
     {"NCCL_MAX_CTAS", NULL, FW_SETTING_SLOWS, "fewer thread blocks than NCCL would choose may be used"},
     {"NCCL_CTA_POLICY", NULL, FW_SETTING_SLOWS, "how many multiprocessors collectives take is not finewire's choice"},
@@ -78,12 +90,27 @@ static const fw_setting_rule rules[] = {
 
 const fw_setting_rule *fw_setting_rule_at(size_t i) { return i < sizeof rules / sizeof *rules ? &rules[i] : NULL; }
 
+long long fw_setting_number(const char *value) {
+    errno = 0;
+    const long long number = strtoll(value, NULL, 0);
+    return errno == 0 ? number : 0;
+}
+
+/* A number that NCCL reads in another spelling: 00, 0x1, or a word, which it takes for 0. */
+static bool is_harmless_number(const fw_setting_rule *rule, const char *value) {
+    if (strncmp(rule->variable, "NCCL_", 5) != 0 || rule->harmless[1] < '0' || rule->harmless[1] > '9') return false;
+    const long long number = fw_setting_number(value);
+    for (const char *p = rule->harmless; *p != 0 && p[1] != 0; p += 1 + strcspn(p + 1, ","))
+        if (strtoll(p + 1, NULL, 10) == number) return true;
+    return false;
+}
+
 static bool is_harmless(const fw_setting_rule *rule, const char *value) {
     const size_t n = strlen(value);
     if (rule->harmless == NULL || n == 0) return n == 0 && strcmp(rule->variable, "CUDA_VISIBLE_DEVICES") != 0;
     for (const char *p = rule->harmless; (p = strstr(p, value)) != NULL; p++)
         if (p > rule->harmless && p[-1] == ',' && p[n] == ',') return true;
-    return false;
+    return is_harmless_number(rule, value);
 }
 
 const fw_setting_rule *fw_setting_rule_of(const char *variable, const char *value) {

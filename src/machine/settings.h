@@ -19,6 +19,8 @@ typedef struct fw_setting_rule {
     const char *effect;
 } fw_setting_rule;
 
+/* As NCCL reads a number: of any base that C knows; what is none counts as 0. */
+long long fw_setting_number(const char *value);
 /* NULL after the last. */
 const fw_setting_rule *fw_setting_rule_at(size_t i);
 /* The rule for this variable when this value changes something; NULL: none. value NULL: not set. An empty value is none

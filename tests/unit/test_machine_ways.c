@@ -1,6 +1,7 @@
 /* Which way NCCL's data goes between GPUs: on the recorded machines, and under its variables. The rules are NCCL's; that
  * they are followed can be seen on a machine with GPUs only, in NCCL's log (NCCL_DEBUG=INFO). */
 #include "machine/nccl_ways.h"
+#include "machine/settings.h"
 #include "support/machine_lab.h"
 
 #include <setjmp.h>
@@ -92,12 +93,32 @@ static void test_ranks(void **state) {
     fw_machine_destroy(m);
 }
 
+/* The paths and the warnings read a value as NCCL does: a number of any base, and a word is 0. */
+static void test_numbers(void **state) {
+    (void)state;
+    static const struct {
+        const char *value;
+        int is_set;
+    } cases[] = {{"1", 1},  {"0x1", 1}, {"-1", 1},       {"1 ", 1},  {"0", 0},
+                 {"00", 0}, {"0x0", 0}, {"nonsense", 0}, {"true", 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        fw_machine *m = fw_test_machine("h100_nvswitch_8");
+        fw_test_set_variable(m, "NCCL_P2P_DISABLE", cases[i].value);
+        expect(m, cases[i].is_set ? "shared memory: all pairs" : "NVLink (NV18): all pairs");
+        assert_int_equal(fw_setting_rule_of("NCCL_P2P_DISABLE", cases[i].value) != NULL, cases[i].is_set);
+        fw_machine_destroy(m);
+    }
+    /* a switch that is on by default is turned off by a word, too */
+    assert_non_null(fw_setting_rule_of("NCCL_DMABUF_ENABLE", "yes"));
+    assert_null(fw_setting_rule_of("NCCL_DMABUF_ENABLE", "1"));
+    assert_null(fw_setting_rule_of("NCCL_P2P_LEVEL", "SYS"));
+    assert_non_null(fw_setting_rule_of("NCCL_P2P_LEVEL", "nonsense"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nvlink),
-        cmocka_unit_test(test_pcie),
-        cmocka_unit_test(test_no_peers),
-        cmocka_unit_test(test_ranks),
+        cmocka_unit_test(test_nvlink), cmocka_unit_test(test_pcie),    cmocka_unit_test(test_no_peers),
+        cmocka_unit_test(test_ranks),  cmocka_unit_test(test_numbers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

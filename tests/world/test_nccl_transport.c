@@ -178,6 +178,15 @@ static void two_ranks_on_one_gpu(void **state) {
     unsetenv("FINEWIRE_SHARE_GPU");
 }
 
+/* From here on a collective may take no longer than this. The start keeps the job's own time: on a loaded machine the
+ * ranks and their first sum take many seconds. The watchdog reads the limit under its lock. */
+static void allow_seconds(fw_comm *c, double seconds) {
+    fw_nccl *n = fw_nccl_of(c);
+    pthread_mutex_lock(&n->lock);
+    c->options.timeout_s = seconds;
+    pthread_mutex_unlock(&n->lock);
+}
+
 /* Sums until something fails; rank 1 does what `context` says after some of them: "die", "stick" or "work". */
 static int with_trouble(fw_comm *c, void *context) {
     fw_device *d;
@@ -187,6 +196,7 @@ static int with_trouble(fw_comm *c, void *context) {
     fw_comm_request request = {.label = "layers.7"};
     FW_RANK_CHECK(fw_fake_gpu_create(&d, me) == FW_OK && fw_comm_use_device(c, d) == FW_OK);
     FW_RANK_CHECK(fw_comm_alloc(c, (void **)&x, N * sizeof *x, "x") == FW_OK);
+    if (strcmp(trouble, "die") != 0) allow_seconds(c, 5);
     fw_status status = FW_OK;
     for (int k = 0; k < 8 && status == FW_OK; k++) {
         if (k == 5 && me == 1 && strcmp(trouble, "die") == 0) kill(getpid(), SIGKILL);
@@ -224,7 +234,7 @@ static void a_rank_that_dies(void **state) {
 
 static void a_rank_that_sticks(void **state) {
     (void)state;
-    const fw_comm_options options = {.timeout_s = 5, .connect_timeout_s = 60};
+    const fw_comm_options options = {.timeout_s = 60, .connect_timeout_s = 60};
     fw_test_world_run(3, with_trouble, "stick", &options, 60, NULL);
     assert_int_equal(page->aborted_n[0], 1);
     /* one of the two that wait says it; the other one quotes it */
@@ -236,9 +246,41 @@ static void a_rank_that_sticks(void **state) {
 
 static void a_rank_at_long_work(void **state) {
     (void)state;
-    const fw_comm_options options = {.timeout_s = 5, .connect_timeout_s = 60};
+    const fw_comm_options options = {.timeout_s = 60, .connect_timeout_s = 60};
     assert_int_equal(fw_test_world_run(3, with_trouble, "work", &options, 60, NULL), 0);
     for (int r = 0; r < 3; r++) assert_string_equal(page->message[r], "fine");
+}
+
+/* Rank 1 is in a sum of its group, to which rank 0 does not come. Rank 2 waits for both at a barrier of all, for longer,
+ * and so is the first to give up: it says what rank 1 is in. */
+static int stuck_in_group(fw_comm *c, void *context) {
+    fw_device *d;
+    float *x, got;
+    fw_comm *group;
+    (void)context;
+    const int me = fw_comm_rank(c);
+    fw_comm_request request = {.label = "layers.7"};
+    FW_RANK_CHECK(fw_fake_gpu_create(&d, me) == FW_OK && fw_comm_use_device(c, d) == FW_OK);
+    FW_RANK_CHECK(fw_comm_alloc(c, (void **)&x, N * sizeof *x, "x") == FW_OK);
+    FW_RANK_CHECK(fw_comm_group(&group, c, me / 2 * 2, 1, me / 2 == 0 ? 2 : 1) == FW_OK);
+    fw_status status = FW_OK;
+    if (me == 0) nap(13);
+    if (me == 1) nap(4);
+    if (me < 2) status = fw_comm_all_reduce(group, x, N, FW_F32, &request);
+    if (me < 2 && status == FW_OK) status = fw_comm_wait(group, &request);
+    if (me < 2 && status == FW_OK) status = fw_copy(d, &got, x, sizeof got);
+    if (status == FW_OK) status = fw_comm_barrier(c);
+    snprintf(page->message[me], sizeof page->message[me], "%s", status == FW_OK ? "fine" : fw_trail_message());
+    return 0;
+}
+
+static void a_rank_stuck_in_its_group(void **state) {
+    (void)state;
+    const fw_comm_options options = {.timeout_s = 8, .connect_timeout_s = 60};
+    fw_test_world_run(3, stuck_in_group, NULL, &options, 60, NULL);
+    if (strstr(page->message[2], "rank 1 is alive but did not come to barrier") == NULL ||
+        strstr(page->message[2], "it waits in all_reduce 1 (layers.7) [") == NULL)
+        fail_msg("rank 2: %s", page->message[2]);
 }
 
 /* ---- what is said at the start */
@@ -354,13 +396,13 @@ static void a_first_sum_that_is_wrong(void **state) {
 
 static void a_first_sum_that_does_not_end(void **state) {
     (void)state;
-    const fw_comm_options options = {.timeout_s = 3, .connect_timeout_s = 60};
+    const fw_comm_options options = {.timeout_s = 8, .connect_timeout_s = 60};
     fw_fake_nccl_break(FW_FAKE_NCCL_HANGS);
-    assert_int_equal(fw_test_world_run(2, first_sum, NULL, &options, 30, NULL), 0);
+    assert_int_equal(fw_test_world_run(2, first_sum, NULL, &options, 60, NULL), 0);
     fw_fake_nccl_break(FW_FAKE_NCCL_GOOD);
     int told_n = 0;
     for (int r = 0; r < 2; r++)
-        told_n += strstr(page->message[r], "their first sum was not done after 3 s: peer access between them may be "
+        told_n += strstr(page->message[r], "their first sum was not done after 8 s: peer access between them may be "
                                            "broken; try NCCL_P2P_DISABLE=1") != NULL;
     if (told_n == 0) fail_msg("%s; %s", page->message[0], page->message[1]);
 }
@@ -373,6 +415,7 @@ int main(void) {
         cmocka_unit_test_setup(a_rank_that_dies, set_up),
         cmocka_unit_test_setup(a_rank_that_sticks, set_up),
         cmocka_unit_test_setup(a_rank_at_long_work, set_up),
+        cmocka_unit_test_setup(a_rank_stuck_in_its_group, set_up),
         cmocka_unit_test_setup(a_first_sum_that_is_wrong, set_up),
         cmocka_unit_test_setup(a_first_sum_that_does_not_end, set_up),
         cmocka_unit_test_setup(paths_are_told, set_up),

@@ -22,6 +22,9 @@ enum { FW_NCCL_BLOCK_N = 16 };
 typedef struct fw_nccl_progress {
     _Alignas(64) _Atomic uint64_t started_n; /* collectives of this rank, in all groups */
     char title[FW_COMM_TITLE_BYTES];         /* of the last one */
+    /* Of the oldest one that is not done on the GPU, as the watchdog saw it last; 0: all are. */
+    _Atomic uint64_t unfinished_ticket;
+    char unfinished[FW_COMM_TITLE_BYTES];
 } fw_nccl_progress;
 
 /* A collective that was handed over. */
@@ -73,6 +76,9 @@ extern const fw_transport fw_nccl_transport;
 fw_status fw_nccl_settle(fw_comm *c, fw_nccl_link *link, const char *what, double timeout_s);
 /* Make c's communicator known to the watchdog; registers the blocks with it. */
 fw_status fw_nccl_add_part(fw_comm *c, fw_nccl_part *part);
+
+/* fw_transport.unfinished. */
+const char *fw_nccl_unfinished(const fw_comm *all, int rank);
 
 fw_status fw_nccl_start_watchdog(fw_comm *all);
 void fw_nccl_stop_watchdog(fw_comm *all);

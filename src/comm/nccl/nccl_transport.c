@@ -265,5 +265,6 @@ const fw_transport fw_nccl_transport = {.name = "nccl",
                                         .exchange = exchange,
                                         .set_host_work = set_host_work,
                                         .open_group = open_group,
+                                        .unfinished = fw_nccl_unfinished,
                                         .wake = wake,
                                         .destroy = destroy};

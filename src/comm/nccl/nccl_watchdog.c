@@ -68,6 +68,21 @@ fw_status fw_nccl_explain(const fw_comm *c, fw_status status) {
     return fw_fail(status, "%s; the last collective it started is %.159s", message, other->title);
 }
 
+/* Holds the lock. For those who miss this rank elsewhere; oldest NULL: nothing is unfinished. */
+static void tell_unfinished(const fw_comm *all, const fw_nccl_issue *oldest) {
+    fw_nccl_progress *own = fw_nccl_progress_of(fw_nccl_of(all), all->options.rank);
+    if (oldest != NULL && atomic_load(&own->unfinished_ticket) != oldest->ticket)
+        memcpy(own->unfinished, oldest->title, sizeof own->unfinished);
+    atomic_store(&own->unfinished_ticket, oldest != NULL ? oldest->ticket : 0);
+}
+
+const char *fw_nccl_unfinished(const fw_comm *all, int rank) {
+    const fw_nccl *n = fw_nccl_of(all);
+    if (n == NULL || n->progress == NULL) return "";
+    const fw_nccl_progress *other = fw_nccl_progress_of(n, rank);
+    return atomic_load(&other->unfinished_ticket) != 0 ? other->unfinished : "";
+}
+
 /* While a rank that has not come is at long work of its own, no clock runs. */
 static int is_excused(const fw_comm *all, const fw_nccl_issue *oldest) {
     const int late = find_late(all, oldest->ticket);
@@ -84,6 +99,7 @@ static fw_status look(fw_comm *all, uint64_t *ticket, uint64_t *since_ns) {
     fw_nccl_issue oldest;
     int found;
     FW_TRY(find_oldest(n, &oldest, &found));
+    tell_unfinished(all, found ? &oldest : NULL);
     if (!found) return FW_OK;
     const uint64_t now_ns = fw_host_now_ns();
     if (oldest.ticket != *ticket) {

@@ -88,9 +88,12 @@ static fw_status check_divergence(fw_comm *c, int rank, fw_shm_lane_kind lane, u
 static fw_status too_late(fw_comm *c, int rank, const fw_shm_call *call) {
     char title[FW_COMM_TITLE_BYTES];
     const fw_shm_presence *other = fw_shm_presence_of(c, rank);
+    const fw_comm *all = c->job->all;
+    const char *begun =
+        all->transport->unfinished != NULL ? all->transport->unfinished(all, fw_comm_job_rank(c, rank)) : "";
     const char *elsewhere = atomic_load(&other->asleep[FW_SHM_DATA]) != 0    ? other->title[FW_SHM_DATA]
                             : atomic_load(&other->asleep[FW_SHM_SMALL]) != 0 ? other->title[FW_SHM_SMALL]
-                                                                             : "";
+                                                                             : begun;
     return fw_fail(FW_ERR_RANK,
                    "rank %d is alive but did not come to %s within %.4g s (ddp_timeout)%s%.159s%s%.59s; do all ranks "
                    "do the same steps?",
