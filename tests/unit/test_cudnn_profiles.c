@@ -1,6 +1,9 @@
 /* cuDNN itself, for GPUs that are not here: it makes plans for any GPU that a few lines of JSON describe. For each of them,
- * head size and group of heads: is attention supported, by which engine, with equal bits, in how much workspace. What
- * is expected is the table below; what cuDNN answers beyond it (a version that can more) is no failure where it is marked.
+ * head size and group of heads, forward: there is a plan. Backward: where cuDNN can add up in one order (has_equal_bits)
+ * there is a plan with equal bits; elsewhere there is none, the reason is that, and cuDNN knows the graph all the same. A
+ * plan's workspace is within what the memory plan counts. Which engine it is depends on cuDNN's version and is printed, not
+ * expected. For time, the widest heads are planned forward only on RTX 4090 (backward nothing is expected there) and on
+ * H200 (of H100's architecture).
  *
  * Skipped where cuDNN is not installed. Making a plan loads kernels, for which cuDNN wants a driver: a stand-in without a
  * GPU (tests/support/standin) is loaded first. */
@@ -116,9 +119,9 @@ static void test_profile(void **state) {
     const profile *p = *state;
     fw_cudnn_target target;
     if (open_profile(&target, p) != FW_OK) fail_msg("%s", fw_trail_message());
-    const int shape_n = p->memory_gib == 80 || p->sm == 100 ? 3 : 2; /* half a second to one and a half each */
-    for (int i = 0; i < shape_n; i++)
-        for (int backward = 0; backward < 2; backward++) {
+    const int is_short = p->memory_gib != 80 && p->sm != 100; /* a plan takes half a second to one and a half */
+    for (int i = 0; i < 3; i++)
+        for (int backward = 0; backward < (i == 2 && is_short ? 1 : 2); backward++) {
             const fw_cudnn_attention a = shape_of(shapes[i].H, shapes[i].K, shapes[i].D, backward);
             check_plan(&target, p, &a);
             if (backward) check_known(&target, &a);
