@@ -298,14 +298,51 @@ fw_status fw_disk_free(uint64_t *bytes, const char *path) {
     return FW_OK;
 }
 
+/* Is this where standard output goes? Then what is written must follow what stands there already. */
+static bool is_standard_output(const struct stat *file) {
+    struct stat out;
+    return fstat(STDOUT_FILENO, &out) == 0 && out.st_dev == file->st_dev && out.st_ino == file->st_ino;
+}
+
+/* What stands at path must stay what it is: w->path becomes the file behind a link, and what is a stream rather than a
+ * file is opened as it is. */
+static fw_status look_at_place(fw_file_writer *w, const char *path) {
+    struct stat info, link;
+    if (lstat(path, &link) != 0) return fw_strdup(&w->path, path); /* nothing there, or open says what is wrong */
+    if (stat(path, &info) != 0)
+        return fw_fail(FW_ERR_IO, "cannot write %s: %s", path,
+                       errno == ENOENT ? "it is a link to a file that is not there" : strerror(errno));
+    if (S_ISDIR(info.st_mode)) return fw_fail(FW_ERR_IO, "cannot write %s: it is a folder", path);
+    if (is_standard_output(&info)) {
+        fflush(stdout);
+        w->fd = dup(STDOUT_FILENO);
+    } else if (S_ISCHR(info.st_mode) || S_ISFIFO(info.st_mode)) {
+        w->fd = open(path, O_WRONLY | O_NOCTTY | O_CLOEXEC);
+    } else if (!S_ISREG(info.st_mode)) {
+        return fw_fail(FW_ERR_IO, "cannot write %s: it is a %s", path,
+                       S_ISSOCK(info.st_mode) ? "socket" : "block device");
+    } else if (S_ISLNK(link.st_mode)) {
+        char *target = realpath(path, NULL);
+        if (target == NULL) return fw_fail(FW_ERR_IO, "cannot write %s: %s", path, strerror(errno));
+        fw_status status = fw_strdup(&w->path, target);
+        free(target);
+        return status;
+    } else {
+        return fw_strdup(&w->path, path);
+    }
+    if (w->fd < 0) return fw_fail(FW_ERR_IO, "cannot write %s: %s", path, strerror(errno));
+    return fw_strdup(&w->path, path);
+}
+
 fw_status fw_file_writer_open(fw_file_writer *w, const char *path) {
     *w = (fw_file_writer){.fd = -1};
     fw_strbuf name = {0};
     fw_status status;
-    FW_TRY_OR(fw_strdup(&w->path, path), fail);
-    FW_TRY_OR(fw_strbuf_printf(&name, "%s.tmp-%ld", path, (long)getpid()), fail);
-    w->path_tmp = name.data;
+    FW_TRY_OR(look_at_place(w, path), fail);
     FW_TRY_OR(FW_NEW_ARRAY(w->buffer, WRITER_BUFFER_BYTES), fail);
+    if (w->fd >= 0) return FW_OK; /* a stream: there is no second name */
+    FW_TRY_OR(fw_strbuf_printf(&name, "%s.tmp-%ld", w->path, (long)getpid()), fail);
+    w->path_tmp = name.data;
     w->fd = open(w->path_tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (w->fd < 0) {
         status = fw_fail(FW_ERR_IO, "cannot create %s: %s", w->path_tmp, strerror(errno));
@@ -352,10 +389,12 @@ fw_status fw_file_writer_write(fw_file_writer *w, const void *bytes, size_t n_by
 
 fw_status fw_file_writer_commit(fw_file_writer *w) {
     FW_TRY(flush(w));
-    if (sync_file(w->fd) != 0) return fw_fail(FW_ERR_IO, "syncing %s: %s", w->path, strerror(errno));
+    const bool renames = w->path_tmp != NULL;
+    if (renames && sync_file(w->fd) != 0) return fw_fail(FW_ERR_IO, "syncing %s: %s", w->path, strerror(errno));
     int closed = close(w->fd);
     w->fd = -1;
     if (closed != 0) return fw_fail(FW_ERR_IO, "closing %s: %s", w->path, strerror(errno));
+    if (!renames) return FW_OK;
     if (rename(w->path_tmp, w->path) != 0)
         return fw_fail(FW_ERR_IO, "renaming %s to %s: %s", w->path_tmp, w->path, strerror(errno));
     w->path_tmp[0] = 0; /* nothing left to remove */
@@ -369,7 +408,7 @@ fw_status fw_file_writer_commit(fw_file_writer *w) {
 }
 
 void fw_file_writer_close(fw_file_writer *w) {
-    if (w->path == NULL && w->path_tmp == NULL && w->buffer == NULL) return;
+    if (w->path == NULL && w->path_tmp == NULL && w->buffer == NULL && w->fd <= 0) return;
     if (w->fd >= 0) close(w->fd);
     if (w->path_tmp != NULL && w->path_tmp[0] != 0) unlink(w->path_tmp);
     fw_free(w->path);

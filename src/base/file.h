@@ -3,7 +3,9 @@
  * reason and not the file, it is FW_ERR_NOMEM, or FW_ERR_IO for a failing disk and for too many open files.
  *
  * Nothing is ever half-written under its final name: fw_file_writer writes "PATH.tmp-PID", and
- * fw_file_writer_commit syncs, renames over PATH and syncs the folder. */
+ * fw_file_writer_commit syncs, renames over PATH and syncs the folder. Where PATH is a link, that is done to the file behind
+ * it; a pipe, a character device and the file that standard output goes to are written as they are. A folder, a socket, a
+ * block device and a link to nothing are FW_ERR_IO. */
 #ifndef FW_BASE_FILE_H
 #define FW_BASE_FILE_H
 
@@ -56,7 +58,7 @@ fw_status fw_disk_free(uint64_t *bytes, const char *path);
 
 /* A file that appears under its name only when complete. */
 typedef struct fw_file_writer {
-    char *path, *path_tmp;
+    char *path, *path_tmp; /* path_tmp NULL: a stream, written as it is */
     int fd;
     uint8_t *buffer; /* collects small writes */
     size_t buffered_bytes;

@@ -56,6 +56,16 @@ echo '{}' >"$folder/empty.json"
 expect 3 topo --from "$folder/empty.json"; says "is no snapshot of a machine"
 expect 2 topo --model x; says "not of finewire topo"
 expect 6 topo --snapshot "$folder/no/such/folder.json"
+# a link stays a link, a pipe a pipe
+ln -s here.json "$folder/link.json"
+expect 0 topo --from "$data/l40s_pcie_8.json" --snapshot "$folder/link.json"
+if ! [ -L "$folder/link.json" ] || ! cmp -s "$folder/here.json" "$data/l40s_pcie_8.json"; then echo "--snapshot replaced a link"; failed=1; fi
+mkfifo "$folder/pipe"
+timeout 60 cat "$folder/pipe" >"$folder/piped.json" &
+expect 0 topo --from "$data/l40s_pcie_8.json" --snapshot "$folder/pipe"
+wait $!
+if ! [ -p "$folder/pipe" ] || ! cmp -s "$folder/piped.json" "$data/l40s_pcie_8.json"; then echo "--snapshot replaced a pipe"; failed=1; fi
+expect 6 topo --snapshot "$folder"; says "it is a folder"
 
 # through the library of a driver
 if [ -e "${FW_STANDIN_NVML:-}" ]; then

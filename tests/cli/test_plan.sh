@@ -136,6 +136,9 @@ for shape in svg.iter():
         assert 0 <= float(shape.get(name, 0)) <= 1040
 PYTHON
 run 6 --model SmolLM2-135M --chart "$folder/none/chart.svg"
+ln -s chart.svg "$folder/link.svg"
+run 0 --model SmolLM2-135M --chart "$folder/link.svg"
+if ! [ -L "$folder/link.svg" ] || ! grep -q SmolLM2-135M "$folder/chart.svg"; then fail "--chart replaced a link"; fi
 
 # ---- a thousand GPUs: in 20 MB (resident, the libraries of the program included)
 python3 - "$FINEWIRE" <<'PYTHON' || { command="plan of 1,024 GPUs"; fail "more than 20 MB resident"; }
