@@ -51,6 +51,11 @@ static fw_status put_counts(fw_strbuf *text, const fw_dataset *d, const fw_optio
                                 (long long)s->reasoning_dropped_n, fw_plural_are(s->reasoning_dropped_n)));
     if (s->turn_dropped_n > 0)
         FW_TRY(fw_strbuf_printf(text, "messages  %lld left out by the chat template\n", (long long)s->turn_dropped_n));
+    if (s->spelt_n > 0)
+        FW_TRY(fw_strbuf_printf(text,
+                                "texts     %lld row%s the spelling of control tokens, which stays text; where a "
+                                "template rendered them: --allow_special_in_content true\n",
+                                (long long)s->spelt_n, s->spelt_n == 1 ? " has" : "s have"));
     return FW_OK;
 }
 

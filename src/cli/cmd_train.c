@@ -46,6 +46,10 @@ static void show_data(const fw_train_summary *s, int rank) {
     if (stats->reasoning_dropped_n > 0)
         fw_log_warning("the chat template leaves out the reasoning of %lld assistant turn%s",
                        (long long)stats->reasoning_dropped_n, fw_plural(stats->reasoning_dropped_n));
+    if (stats->spelt_n > 0)
+        fw_log_warning("%lld row%s the spelling of control tokens, which stays text; where a template rendered "
+                       "them, set --allow_special_in_content true",
+                       (long long)stats->spelt_n, stats->spelt_n == 1 ? " has" : "s have");
     if (stats->turn_dropped_n > 0)
         fw_log_warning("the chat template leaves out %lld message%s: does it know their roles (tool, system)?",
                        (long long)stats->turn_dropped_n, fw_plural(stats->turn_dropped_n));

@@ -4,12 +4,23 @@
 
 #include <string.h>
 
-/* A plain text: all of it but the prompt, and the end of text, which is put behind it. */
-static fw_status encode_text(fw_conversation_tokens *out, fw_encoder *encoder, const fw_conversation *c) {
-    FW_TRY(
-        fw_tokenizer_encode_offsets(encoder, &out->ids, &out->offsets, c->text, c->text_bytes, FW_ENCODE_ADD_SPECIAL));
-    int32_t eos = fw_tokenizer_eos_id(fw_encoder_tokenizer(encoder));
-    if (eos >= 0) FW_TRY(fw_ids_push(&out->ids, eos));
+static bool begins_with_token(const fw_tokenizer *t, int32_t id, const fw_conversation *c) {
+    const char *token = id >= 0 ? fw_tokenizer_token(t, id) : NULL;
+    size_t n = token != NULL ? strlen(token) : 0;
+    return n > 0 && n <= c->text_bytes && memcmp(c->text, token, n) == 0;
+}
+
+/* A plain text: all of it but the prompt, and the end of text, which is put behind it. Where its control tokens count, it
+ * may have its own beginning and end already: none is put beside it. */
+static fw_status encode_text(fw_conversation_tokens *out, fw_encoder *encoder, const fw_conversation *c, bool special) {
+    const fw_tokenizer *t = fw_encoder_tokenizer(encoder);
+    const int32_t eos = fw_tokenizer_eos_id(t);
+    unsigned flags = special ? FW_ENCODE_SPECIAL | FW_ENCODE_ADD_SPECIAL : FW_ENCODE_ADD_SPECIAL;
+    if (special && begins_with_token(t, fw_tokenizer_bos_id(t), c)) flags = FW_ENCODE_SPECIAL;
+    FW_TRY(fw_tokenizer_encode_offsets(encoder, &out->ids, &out->offsets, c->text, c->text_bytes, flags));
+    const bool has_end = special && out->ids.n > 0 && out->ids.id[out->ids.n - 1] == eos;
+    if (eos >= 0 && !has_end) FW_TRY(fw_ids_push(&out->ids, eos));
+    out->spells_control = !special && fw_tokenizer_spells_special(t, c->text, c->text_bytes);
     if (out->trained.cap < out->ids.n + 1) {
         FW_TRY(FW_GROW_ARRAY(out->trained.mark, out->ids.n + 1));
         out->trained.cap = out->ids.n + 1;
@@ -25,8 +36,9 @@ fw_status fw_conversation_encode(fw_conversation_tokens *out, fw_encoder *encode
     fw_ids_clear(&out->ids);
     out->trained.n = out->offsets.n = out->rendering.segment_n = 0;
     out->reasoning_dropped_n = out->turn_dropped_n = 0;
+    out->spells_control = false;
     if (c->is_text) {
-        FW_TRY(encode_text(out, encoder, c));
+        FW_TRY(encode_text(out, encoder, c, chat != NULL && chat->special_in_content));
         if (options->all_tokens && out->trained.n > 0) memset(out->trained.mark, 1, out->trained.n);
     } else if (chat == NULL || chat->plain == NULL) {
         return fw_fail(FW_ERR_INPUT,

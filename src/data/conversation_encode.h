@@ -20,6 +20,7 @@ typedef struct fw_conversation_tokens {
     fw_chat_rendering rendering;
     size_t reasoning_dropped_n; /* assistant messages whose reasoning the template leaves out */
     size_t turn_dropped_n;      /* messages that the template leaves out */
+    bool spells_control;        /* a plain text with the spelling of a control token, which stays text */
 } fw_conversation_tokens;
 
 /* Replaces what *out holds. Errors (FW_ERR_INPUT) do not name the file and line: the caller does. */

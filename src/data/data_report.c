@@ -141,7 +141,8 @@ static fw_status fill(json_t *report, const fw_dataset *d, int64_t max_length, f
                   {"truncated", stats->truncated_n},
                   {"truncated_tokens", stats->truncated_token_n},
                   {"reasoning_left_out", stats->reasoning_dropped_n},
-                  {"messages_left_out", stats->turn_dropped_n}};
+                  {"messages_left_out", stats->turn_dropped_n},
+                  {"texts_with_control_tokens_as_text", stats->spelt_n}};
     fw_packing_report packing;
     char hash[32];
     FW_TRY(add_files(report, d));

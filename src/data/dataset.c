@@ -206,11 +206,14 @@ fw_status fw_dataset_join(fw_dataset *d, const fw_dataset *other) {
     if (b->longest_n > a->longest_n) a->longest_n = b->longest_n;
     a->reasoning_dropped_n += b->reasoning_dropped_n;
     a->turn_dropped_n += b->turn_dropped_n;
+    a->spelt_n += b->spelt_n;
     return FW_OK;
 }
 
 fw_status fw_dataset_check_targets(const fw_dataset *d) {
     if (d->sample_n > 0) return FW_OK;
+    if (d->stats.conversation_n == 0)
+        return fw_fail(FW_ERR_INPUT, "%s: there are no rows; at least one conversation is needed", d->name);
     fw_strbuf reasons = {0};
     fw_status status = FW_OK;
     for (int i = 0; i < FW_DROP_REASON_N; i++)

@@ -37,6 +37,7 @@ static fw_status encode(load *l, part *p, const fw_conversation *c, fw_row_place
     FW_TRY(status);
     p->dataset->stats.reasoning_dropped_n += (int64_t)p->tokens.reasoning_dropped_n;
     p->dataset->stats.turn_dropped_n += (int64_t)p->tokens.turn_dropped_n;
+    p->dataset->stats.spelt_n += p->tokens.spells_control;
     status = fw_dataset_add(p->dataset, p->tokens.ids.id, p->tokens.trained.mark, (int64_t)p->tokens.ids.n,
                             c->has_assistant, c->line);
     if (status == FW_ERR_INPUT) place->reason = FW_DROP_VOCABULARY;

@@ -37,6 +37,8 @@ int32_t fw_tokenizer_id(const fw_tokenizer *tokenizer, const char *token);
 const char *fw_tokenizer_token(const fw_tokenizer *tokenizer, int32_t id);
 /* Is this an added token with "special": true? False for unknown ids. */
 bool fw_tokenizer_is_special(const fw_tokenizer *tokenizer, int32_t id);
+/* Is the spelling of such a token somewhere in the text? */
+bool fw_tokenizer_spells_special(const fw_tokenizer *tokenizer, const char *text, size_t text_bytes);
 /* From tokenizer_config.json; -1 when it names none. */
 int32_t fw_tokenizer_bos_id(const fw_tokenizer *tokenizer);
 int32_t fw_tokenizer_eos_id(const fw_tokenizer *tokenizer);

@@ -100,3 +100,17 @@ fw_status fw_tokenizer_read_added(fw_tokenizer *t, const json_t *file, const cha
     if (t->respelt_n > 0) qsort(t->respelt, t->respelt_n, sizeof *t->respelt, by_id);
     return FW_OK;
 }
+
+bool fw_tokenizer_spells_special(const fw_tokenizer *t, const char *text, size_t text_bytes) {
+    const fw_added_set *const sets[] = {&t->added_raw, &t->added_normalized};
+    for (int i = 0; i < 2; i++) {
+        fw_added_walk walk = {.set = sets[i], .text = text, .text_bytes = text_bytes, .find_special = true};
+        int32_t id;
+        do {
+            size_t start, end;
+            fw_added_next(&walk, &start, &end, &id);
+            if (id >= 0 && fw_tokenizer_is_special(t, id)) return true;
+        } while (id >= 0);
+    }
+    return false;
+}

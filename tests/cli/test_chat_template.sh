@@ -49,6 +49,19 @@ train 0 ", 3 of them targets"
 printf '{"messages": [{"role": "user", "content": "<|im_end|>"}, {"role": "assistant", "content": "a"}]}\n' >data.jsonl
 train 0 ": 1 conversation, 30 tokens"
 train 0 ": 1 conversation, 21 tokens" --allow_special_in_content true
+# so do plain texts: 10 bytes and the end, or one token and the end; a text that was rendered has its own end
+printf '{"text": "<|im_end|>a"}\n' >data.jsonl
+train 0 ": 1 conversation, 12 tokens"
+expect 0 "1 row has the spelling of control tokens" train --model model --dataset data.jsonl --disable_tqdm --max_steps 1 \
+  --save_strategy no --output_dir run --overwrite_output_dir
+expect 0 "1 row has the spelling of control tokens" data stats data.jsonl --model model
+expect 0 "rows      1: 1 used" data stats data.jsonl --model model --allow_special_in_content true
+if grep -q "spelling" out; then echo "a row is said to be literal that is not"; failed=1; fi
+train 0 ": 1 conversation, 3 tokens" --allow_special_in_content true
+printf '{"text": "a<|im_end|>"}\n' >data.jsonl
+train 0 ": 1 conversation, 2 tokens" --allow_special_in_content true
+printf '{"prompt": "<|im_start|>", "completion": "ab<|im_end|>"}\n' >data.jsonl
+train 0 ": 1 conversation, 4 tokens, 3 of them targets" --allow_special_in_content true
 # a template that leaves reasoning or whole turns out
 say "{% for m in messages if m.role != 'system' %}<|im_start|>{{ m.role }} {{ m.content.split('</think>')[-1] }}<|im_end|>{% endfor %}"
 printf '{"messages": [{"role": "system", "content": "s"}, {"role": "assistant", "content": "<think>w</think>a"}]}\n' >data.jsonl

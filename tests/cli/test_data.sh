@@ -100,6 +100,13 @@ END
 expect 0 "2 used, 0 left out" data check "$data/plain.txt" --model "$folder/base"
 expect 3 "the model has no chat template, which conversations need" data check "$data/table.csv" --model "$folder/base"
 
+# a shard without rows is no error, nor does it stop the others
+mkdir "$folder/shards"
+cp "$FW_SOURCE_DIR/tests/data/parquet/no_rows.parquet" "$folder/shards/a.parquet"
+cp "$data/t.parquet" "$folder/shards/b.parquet"
+expect 0 "a.parquet: Parquet, " data check "$folder/shards" --model "$model"
+has "20 used, 0 left out"
+
 # the same conversations in every format are the same tokens
 hash_of() { expect 0 "" data stats --dataset_name "$1" --model "$model" --json; value "$2" 'r["hash"]'; }
 cat >"$folder/same.jsonl" <<'END'

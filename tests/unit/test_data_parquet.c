@@ -211,6 +211,28 @@ static void test_refused_row(void **state) {
     unload(&t);
 }
 
+/* A shard without rows is whole: its columns have no pages. */
+static void test_no_rows(void **state) {
+    (void)state;
+    expect_table("no_rows", "no_rows");
+}
+
+static void test_unread_encoding(void **state) {
+    (void)state;
+    table t = load("byte_stream_split", "byte_stream_split");
+    fw_parquet *p = open_table(&t);
+    fw_parquet_cursor *c;
+    json_t *row;
+    fw_row_place place = {"t.parquet", 1, FW_DROP_REASON_N};
+    assert_int_equal(fw_parquet_cursor_create(&c, p), FW_OK);
+    assert_int_equal(fw_parquet_cursor_get(c, 0, &row, &place), FW_ERR_INPUT);
+    assert_non_null(strstr(fw_trail_message(), "column messages is written in encoding 9 (BYTE_STREAM_SPLIT)"));
+    assert_null(strstr(fw_trail_message(), "damaged"));
+    fw_parquet_cursor_destroy(c);
+    fw_parquet_close(p);
+    unload(&t);
+}
+
 static void test_allocations(void **state) {
     (void)state;
     table t = load("nested_zstd_v1_dictionary", "nested");
@@ -236,9 +258,11 @@ static void test_allocations(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nested),        cmocka_unit_test(test_encodings),     cmocka_unit_test(test_cut_off),
-        cmocka_unit_test(test_changed_bytes), cmocka_unit_test(test_lying_footers), cmocka_unit_test(test_names),
-        cmocka_unit_test(test_refused_row),   cmocka_unit_test(test_allocations),
+        cmocka_unit_test(test_nested),          cmocka_unit_test(test_encodings),
+        cmocka_unit_test(test_cut_off),         cmocka_unit_test(test_changed_bytes),
+        cmocka_unit_test(test_lying_footers),   cmocka_unit_test(test_names),
+        cmocka_unit_test(test_refused_row),     cmocka_unit_test(test_no_rows),
+        cmocka_unit_test(test_unread_encoding), cmocka_unit_test(test_allocations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

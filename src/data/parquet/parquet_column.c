@@ -41,6 +41,25 @@ void fw_parquet_column_fini(fw_parquet_column *c) {
     *c = (fw_parquet_column){0};
 }
 
+/* The file may be whole, but not what is read. */
+static fw_status not_read(const fw_parquet_column *c, int64_t encoding) {
+    static const char *const names[] = {"PLAIN",
+                                        NULL,
+                                        "PLAIN_DICTIONARY",
+                                        "RLE",
+                                        "BIT_PACKED",
+                                        "DELTA_BINARY_PACKED",
+                                        "DELTA_LENGTH_BYTE_ARRAY",
+                                        "DELTA_BYTE_ARRAY",
+                                        "RLE_DICTIONARY",
+                                        "BYTE_STREAM_SPLIT"};
+    const int known = encoding >= 0 && encoding < (int64_t)(sizeof names / sizeof *names) && names[encoding] != NULL;
+    return fw_fail(FW_ERR_INPUT,
+                   "%s: column %s is written in encoding %lld (%s), which is not read here; write the file anew with "
+                   "PLAIN or a dictionary, which writers take by themselves",
+                   c->p->name, c->node->name, (long long)encoding, known ? names[encoding] : "unknown");
+}
+
 static fw_status damaged(const fw_parquet_column *c, const char *what) {
     return fw_fail(FW_ERR_INPUT, "%s: the Parquet file is damaged: column %s: %s", c->p->name, c->node->name, what);
 }
@@ -200,6 +219,7 @@ static int take_levels(fw_hybrid *h, const uint8_t **at, const uint8_t *end, int
 static fw_status start_values(fw_parquet_column *c, const page_header *h, const uint8_t *bytes, const uint8_t *end) {
     const char *wrong = fw_parquet_values_start(&c->values, c->node->type, (int)h->encoding, bytes,
                                                 (size_t)(end - bytes), &c->dictionary);
+    if (wrong == fw_parquet_not_read) return not_read(c, h->encoding);
     if (wrong != NULL) return damaged(c, wrong);
     c->left -= h->value_n;
     c->page_left = h->value_n;

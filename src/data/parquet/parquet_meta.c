@@ -125,6 +125,7 @@ done:
 static fw_status check_chunk(const fw_parquet *p, const fw_parquet_group *group, int leaf) {
     const fw_parquet_chunk *chunk = &group->chunk[leaf];
     const fw_parquet_node *node = &p->node[p->leaf[leaf]];
+    if (group->row_n == 0 && chunk->value_n == 0) return FW_OK; /* no page: writers put any offset there */
     if (chunk->offset < 4 || chunk->bytes < 0 || (uint64_t)chunk->offset > p->n_bytes ||
         (uint64_t)chunk->bytes > p->n_bytes - (uint64_t)chunk->offset)
         return fw_fail(FW_ERR_INPUT,

@@ -12,6 +12,8 @@ enum {
     RLE_DICTIONARY = 8
 };
 
+const char fw_parquet_not_read[] = "an encoding that is not read";
+
 static uint32_t read_u32(const uint8_t *p) {
     return p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
@@ -83,7 +85,6 @@ static int start_prefixes(fw_parquet_values *v, const uint8_t *bytes) {
 
 const char *fw_parquet_values_start(fw_parquet_values *v, fw_parquet_type type, int encoding, const uint8_t *bytes,
                                     size_t n_bytes, const fw_parquet_dictionary *dictionary) {
-    static const char *const unknown = "an encoding that is not read";
     fw_strbuf last = v->last;
     *v = (fw_parquet_values){.type = type, .encoding = encoding, .at = bytes, .end = bytes + n_bytes, .last = last};
     const int is_integer = type == FW_PARQUET_INT32 || type == FW_PARQUET_INT64;
@@ -101,21 +102,21 @@ const char *fw_parquet_values_start(fw_parquet_values *v, fw_parquet_type type, 
         fw_hybrid_init(&v->hybrid, bytes + 1, n_bytes - 1, bytes[0]);
         return NULL;
     case RLE:
-        if (type != FW_PARQUET_BOOLEAN) return unknown;
+        if (type != FW_PARQUET_BOOLEAN) return fw_parquet_not_read;
         if (n_bytes < 4) return n_bytes == 0 ? NULL : "truth values are cut off";
         if (read_u32(bytes) > n_bytes - 4) return "truth values are cut off";
         fw_hybrid_init(&v->hybrid, bytes + 4, read_u32(bytes), 1);
         return NULL;
     case DELTA_BINARY_PACKED:
-        if (!is_integer) return unknown;
+        if (!is_integer) return fw_parquet_not_read;
         return n_bytes == 0 || fw_deltas_init(&v->deltas, bytes, n_bytes) ? NULL : "the header of deltas";
     case DELTA_LENGTH_BYTE_ARRAY:
-        if (type != FW_PARQUET_BYTE_ARRAY) return unknown;
+        if (type != FW_PARQUET_BYTE_ARRAY) return fw_parquet_not_read;
         return n_bytes == 0 || start_lengths(v, bytes) ? NULL : "the lengths of texts";
     case DELTA_BYTE_ARRAY:
-        if (type != FW_PARQUET_BYTE_ARRAY) return unknown;
+        if (type != FW_PARQUET_BYTE_ARRAY) return fw_parquet_not_read;
         return n_bytes == 0 || start_prefixes(v, bytes) ? NULL : "the lengths of prefixes";
-    default: return unknown;
+    default: return fw_parquet_not_read;
     }
 }
 

@@ -32,6 +32,8 @@ typedef struct fw_parquet_values {
     fw_strbuf last;     /* the text before: a prefix of it comes again */
 } fw_parquet_values;
 
+/* What fw_parquet_values_start gives for an encoding that is not read, or not for values of that type. */
+extern const char fw_parquet_not_read[];
 /* bytes: of the page, after its levels; borrowed. Keeps `last`. NULL when good, else what is wrong. */
 const char *fw_parquet_values_start(fw_parquet_values *v, fw_parquet_type type, int encoding, const uint8_t *bytes,
                                     size_t n_bytes, const fw_parquet_dictionary *dictionary);

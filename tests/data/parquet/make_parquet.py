@@ -103,3 +103,8 @@ required = pa.schema([pa.field("text", pa.string(), nullable=False)])
 write("required_text", pa.Table.from_pylist([{"text": f"line {i}"} for i in range(20)], schema=required), compression="none", use_dictionary=False)
 # The old form of a list: the element is the repeated field.
 write("old_lists", nested.slice(0, 12), ("chat_template_kwargs",), use_compliant_nested_type=False, compression="gzip")
+# A shard without rows has columns without pages.
+write("no_rows", nested.slice(0, 0), ("chat_template_kwargs",), compression="none")
+# An encoding that is not read.
+write("byte_stream_split", pa.table({"messages": pa.array([1.5, 2.5])}), use_dictionary=False, compression="none",
+      column_encoding={"messages": "BYTE_STREAM_SPLIT"})
