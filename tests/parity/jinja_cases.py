@@ -183,4 +183,11 @@ CASES = [
     "{% import 'x' as y %}",
     "{% from 'x' import y %}",
     "{% extends 'x' %}",
+    "{% for m in messages[:1] %}{{ bos_token }}{% endfor %}{% set bos_token = 1 %}{{ bos_token }}",
+    "{% macro f() %}[{{ bos_token }}]{% endmacro %}{{ f() }}{% set bos_token = 2 %}{{ f() }}",
+    "{{ bos_token }}{% for m in messages[:1] %}{{ bos_token }}{% endfor %}{% set bos_token = 1 %}",
+    "{% if false %}{% set bos_token = 1 %}{% endif %}{% for m in messages[:1] %}{{ bos_token }}{% endfor %}",
+    "{% for m in messages[:2] %}{% set bos_token = bos_token ~ 'x' %}{{ bos_token }}{% endfor %}{{ bos_token }}",
+    "{% set x %}{{ bos_token }}{% set bos_token = 3 %}{{ bos_token }}{% endset %}{{ x }}{{ bos_token }}",
+    "{% with a = bos_token %}{{ a }}{% for i in [1] %}{{ eos_token }}{% endfor %}{% set eos_token = 4 %}{% endwith %}{{ eos_token }}",
 ]

@@ -9,6 +9,7 @@ typedef struct fw_jinja_name {
     const char *text;
     size_t bytes;
     struct fw_jinja_name *next;
+    int depth; /* while blocks are looked at: the innermost one that refers to it, 0: none */
 } fw_jinja_name;
 
 typedef enum fw_jinja_node_kind {
@@ -71,9 +72,12 @@ typedef enum fw_jinja_operator {
 
 typedef struct fw_jinja_node fw_jinja_node;
 
+/* A body that is a block of its own has variables of its own: unset are those that have no value at first. */
 typedef struct fw_jinja_body {
     fw_jinja_node **node;
     size_t n;
+    const fw_jinja_name **unset;
+    size_t unset_n;
 } fw_jinja_body;
 
 /* What stands in the parentheses of a call. */

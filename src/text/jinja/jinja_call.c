@@ -237,7 +237,7 @@ static fw_status call_macro(fw_jinja *j, const fw_jinja_macro *macro, const fw_j
     int64_t message = j->message;
     for (size_t i = 0; i < args->n && j->message < 0; i++) /* a macro that writes the message it is given */
         if (args->value[i].kind == FW_JINJA_DICT) j->message = args->value[i].dict->message;
-    FW_TRY(fw_jinja_scope_push(j, macro->scope));
+    FW_TRY(fw_jinja_scope_push(j, macro->scope, &macro->definition->body));
     FW_TRY(bind_macro(j, macro->definition, args));
     FW_TRY(fw_jinja_capture(j, &macro->definition->body, out));
     j->scope = caller;

@@ -44,7 +44,7 @@ fw_status fw_jinja_assign(fw_jinja *j, const fw_jinja_node *target, fw_jinja_val
 /* A body in a scope of its own: what it sets is gone after it. */
 static fw_status exec_inside(fw_jinja *j, const fw_jinja_body *body) {
     fw_jinja_scope *outer = j->scope;
-    FW_TRY(fw_jinja_scope_push(j, outer));
+    FW_TRY(fw_jinja_scope_push(j, outer, body));
     FW_TRY(fw_jinja_exec(j, body));
     j->scope = outer;
     return FW_OK;
@@ -52,7 +52,7 @@ static fw_status exec_inside(fw_jinja *j, const fw_jinja_body *body) {
 
 static fw_status capture_inside(fw_jinja *j, const fw_jinja_body *body, fw_jinja_value *out) {
     fw_jinja_scope *outer = j->scope;
-    FW_TRY(fw_jinja_scope_push(j, outer));
+    FW_TRY(fw_jinja_scope_push(j, outer, body));
     FW_TRY(fw_jinja_capture(j, body, out));
     j->scope = outer;
     return FW_OK;
@@ -72,7 +72,7 @@ static fw_status exec_round(fw_jinja *j, const fw_jinja_node *node, fw_jinja_loo
     fw_jinja_value as_value = {.kind = FW_JINJA_LOOP, .origin = fw_jinja_own_origin(j), .loop = loop};
     int64_t outer_message = j->message, message = message_of(&loop->item[loop->at]);
     if (message >= 0) j->message = message;
-    FW_TRY(fw_jinja_scope_push(j, loop->scope));
+    FW_TRY(fw_jinja_scope_push(j, loop->scope, &node->bodies[0]));
     FW_TRY(fw_jinja_scope_set(j, j->scope, j->program->loop, as_value));
     FW_TRY(fw_jinja_assign(j, node->a, loop->item[loop->at]));
     j->round_n++;
@@ -165,7 +165,7 @@ static fw_status exec_filter_block(fw_jinja *j, const fw_jinja_node *node) {
 
 static fw_status exec_with(fw_jinja *j, const fw_jinja_node *node) {
     fw_jinja_scope *outer = j->scope, *inner;
-    FW_TRY(fw_jinja_scope_push(j, outer));
+    FW_TRY(fw_jinja_scope_push(j, outer, &node->bodies[0]));
     inner = j->scope;
     for (size_t i = 0; i < node->child_n; i += 2) { /* values do not see the names before them */
         fw_jinja_value value;

@@ -13,7 +13,7 @@ fw_status fw_jinja_loop_reach(fw_jinja *j, fw_jinja_loop *loop, size_t at, bool 
     fw_jinja_scope *scope = j->scope;
     while (loop->node->c != NULL && at >= loop->n && loop->source_at < loop->source_n) {
         fw_jinja_value passes, item = loop->source[loop->source_at++];
-        FW_TRY(fw_jinja_scope_push(j, loop->scope));
+        FW_TRY(fw_jinja_scope_push(j, loop->scope, NULL));
         FW_TRY(fw_jinja_assign(j, loop->node->a, item));
         FW_TRY(fw_jinja_eval(j, loop->node->c, &passes));
         if (fw_jinja_truth(&passes)) loop->item[loop->n++] = item;

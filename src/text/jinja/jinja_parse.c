@@ -66,7 +66,7 @@ fw_status fw_jinja_intern(fw_jinja_program *program, const fw_jinja_name **out, 
         FW_TRY(fw_jinja_take(&program->memory, (void **)&copy, bytes + 1));
         memcpy(copy, text, bytes);
         copy[bytes] = 0;
-        *name = (fw_jinja_name){copy, bytes, *list};
+        *name = (fw_jinja_name){.text = copy, .bytes = bytes, .next = *list};
         *list = name;
     }
     *out = name;
@@ -396,6 +396,7 @@ static fw_status parse_program(fw_jinja_program *program, const char *source, si
     p->memory = &program->memory;
     p->at = tokens.token;
     FW_TRY_OR(parse_body(p, &program->body, NULL), done);
+    FW_TRY_OR(fw_jinja_find_unset(program), done);
 done:
     fw_free(p);
     return status;

@@ -67,6 +67,8 @@ fw_status fw_jinja_parse_tuple(fw_jinja_parser *p, fw_jinja_node **out, bool wit
                                bool in_parentheses);
 /* What may stand left of = (namespaces: x.y too) or after for. */
 fw_status fw_jinja_parse_target(fw_jinja_parser *p, fw_jinja_node **out, const char *end_name, bool namespaces);
+/* jinja_names.c: fill `unset` of every body. */
+fw_status fw_jinja_find_unset(fw_jinja_program *program);
 /* | name(arguments) ...; in front: without the first |. */
 fw_status fw_jinja_parse_filters(fw_jinja_parser *p, fw_jinja_node **node, bool in_front);
 

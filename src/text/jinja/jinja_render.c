@@ -211,13 +211,13 @@ fw_status fw_jinja_render(fw_jinja_output *out, fw_jinja_memory *memory, const f
     fw_jinja j = {.memory = memory, .program = program, .step_n = INT64_MAX, .message = -1, .now = in->now};
     loader l = {.memory = memory};
     fw_jinja_builder builder = {.memory = memory};
-    FW_TRY(fw_jinja_scope_push(&j, NULL));
+    FW_TRY(fw_jinja_scope_push(&j, NULL, NULL));
     j.globals = j.scope;
     FW_TRY(set_globals(&j, &l, in));
     memory->limit_bytes = memory->taken_bytes + ((size_t)64 << 20) + 64 * l.bytes;
     j.step_n = 4000000 + 64 * (int64_t)l.bytes;
     j.out = &builder;
-    fw_status status = fw_jinja_scope_push(&j, j.globals);
+    fw_status status = fw_jinja_scope_push(&j, j.globals, &program->body);
     if (status == FW_OK) status = fw_jinja_exec(&j, &program->body);
     if (status == FW_ERR_INPUT && strncmp(fw_trail_message(), program->where, strlen(program->where)) != 0)
         fw_fail_context(status, "%s:%d: ", program->where, j.line); /* memory does not know where it ran out */

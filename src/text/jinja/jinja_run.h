@@ -51,7 +51,8 @@ static inline fw_jinja_origin fw_jinja_own_origin(const fw_jinja *j) {
 }
 
 /* ---- jinja_scope.c */
-fw_status fw_jinja_scope_push(fw_jinja *j, fw_jinja_scope *outer); /* j->scope = a new one inside `outer` */
+/* j->scope = a new one inside `outer`; body: the block it is of, or NULL. */
+fw_status fw_jinja_scope_push(fw_jinja *j, fw_jinja_scope *outer, const fw_jinja_body *body);
 fw_status fw_jinja_scope_set(fw_jinja *j, fw_jinja_scope *scope, const fw_jinja_name *name, fw_jinja_value value);
 /* NULL: not there. */
 const fw_jinja_value *fw_jinja_scope_find(const fw_jinja_scope *scope, const fw_jinja_name *name);

@@ -22,11 +22,13 @@ fw_status fw_jinja_spend(fw_jinja *j, size_t work_n) {
     return FW_OK;
 }
 
-fw_status fw_jinja_scope_push(fw_jinja *j, fw_jinja_scope *outer) {
+fw_status fw_jinja_scope_push(fw_jinja *j, fw_jinja_scope *outer, const fw_jinja_body *body) {
     fw_jinja_scope *scope;
     FW_TRY(FW_JINJA_NEW(j->memory, scope));
     scope->outer = outer;
     j->scope = scope;
+    for (size_t i = 0; body != NULL && i < body->unset_n; i++)
+        FW_TRY(fw_jinja_scope_set(j, scope, body->unset[i], (fw_jinja_value){0}));
     return FW_OK;
 }
 
