@@ -11,8 +11,9 @@
  *    assistant's turn is learnt what the model has to write itself:
  *      - from the end of the turn's opening. The opening is what the template writes when asked for a reply
  *        (add_generation_prompt), in any of its modes (enable_thinking): the longest of these prompts that the turn
- *        begins with. So an empty <think> block that the template puts before an answer is not learnt, as it is part of the
- *        prompt when thinking is off. With a template that has no such prompt, what stands before a plain answer, when
+ *        begins with; without one of these, what the conversation before it ends with when a reply is asked for there
+ *        (DeepSeek's end of results). So an empty <think> block that the template puts before an answer is not learnt, as
+ *        it is part of the prompt when thinking is off. With a template that has no such prompt, what stands before a plain answer, when
  *        it is more than white space (Llama 2's and Mistral's blank after [/INST] is learnt).
  *      - content, reasoning, tool calls and what the template writes between and around them
  *      - to the end of the turn, and with it. The end is what the template writes after a plain answer: the EOS token, when

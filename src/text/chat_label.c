@@ -196,13 +196,38 @@ static void add_between_results(labeller *l, const turn *t, size_t start, size_t
     if (!in_result) add_stretch(l, start, end, message);
 }
 
-static void add_turn(labeller *l, const turn *t, size_t message, bool by_role) {
-    if (t->last_segment == 0) return;
+/* A turn may open as no turn after a question does (DeepSeek's after the result of a call): the conversation before it, with
+ * a reply asked for, is rendered to see how much of its lead is written then too. Not worth it where that text parts from
+ * this one earlier (reasoning that is left out of the past only): then *bytes stays. */
+static fw_status ask_for_opening(const labeller *l, const turn *t, size_t message, size_t *bytes) {
+    fw_chat_rendering asked = {0};
+    fw_conversation before = *l->c;
+    before.messages = json_array();
+    fw_status status = before.messages != NULL ? FW_OK : fw_fail(FW_ERR_NOMEM, "out of memory");
+    for (size_t i = 0; i < message && status == FW_OK; i++)
+        if (json_array_append(before.messages, json_array_get(l->c->messages, i)) != 0)
+            status = fw_fail(FW_ERR_NOMEM, "out of memory");
+    if (status == FW_OK) status = fw_chat_render(&asked, l->chat, &before, FW_CHAT_GENERATION_PROMPT);
+    size_t n = asked.text_bytes;
+    if (status == FW_OK && n > t->start && n <= t->lead_end && memcmp(asked.text, l->r->text, n) == 0)
+        *bytes = n - t->start;
+    json_decref(before.messages);
+    fw_chat_rendering_fini(&asked);
+    return status == FW_ERR_INPUT ? FW_OK : status; /* a template may refuse it */
+}
+
+static fw_status add_turn(labeller *l, const turn *t, size_t message, bool by_role) {
+    if (t->last_segment == 0) return FW_OK;
     size_t start = t->lead_end;
-    if (by_role) start = t->start + opening_bytes(l->chat, l->r->text + t->start, t->lead_end - t->start);
+    if (by_role) {
+        size_t bytes = opening_bytes(l->chat, l->r->text + t->start, t->lead_end - t->start);
+        if (bytes == 0 && t->lead_end > t->start && message > 0) FW_TRY(ask_for_opening(l, t, message, &bytes));
+        start = t->start + bytes;
+    }
     size_t end = turn_end(l, t, t->own_end > start ? t->own_end : start);
     add_between_results(l, t, start, end < t->stop ? end : t->stop, (int64_t)message);
     if (end > t->stop) add_stretch(l, t->stop, end, -1);
+    return FW_OK;
 }
 
 static int by_start(const void *a, const void *b) {
@@ -289,7 +314,8 @@ fw_status fw_chat_label(fw_chat_rendering *r, const fw_chat_template *chat, cons
     FW_TRY(FW_JINJA_NEW_ARRAY(&r->memory, next, r->segment_n));
     find_turns(r, turns, n, next);
     for (size_t i = 0; i < n; i++)
-        if (is_wanted(&l, i, last, flags)) add_turn(&l, &turns[i], i, is_assistant(json_array_get(c->messages, i)));
+        if (is_wanted(&l, i, last, flags))
+            FW_TRY(add_turn(&l, &turns[i], i, is_assistant(json_array_get(c->messages, i))));
     qsort(l.list, l.list_n, sizeof *l.list, by_start);
     return paint(&l);
 }

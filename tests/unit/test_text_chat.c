@@ -79,7 +79,7 @@ static void test_families(void **state) {
          "\uff5ctool\u2581sep\uff5c>f\n```json\n{}\n```"
          "<\uff5ctool\u2581call\u2581end\uff5c><\uff5ctool\u2581calls\u2581end\uff5c><"
          "\uff5cend\u2581of\u2581sentence\uff5c>|"
-         "<\uff5ctool\u2581outputs\u2581end\uff5c>seven<\uff5cend\u2581of\u2581sentence\uff5c>|"},
+         "seven<\uff5cend\u2581of\u2581sentence\uff5c>|"},
         {"smollm", "[" USER("q") "," ASSISTANT("a") "]", "a<|im_end|>|"},
         /* the template's {% generation %} says it: the opening and the line break too */
         {"smollm3", "[" USER("q") "," ASSISTANT("a") "]", "<|im_start|>assistant\na<|im_end|>\n|"},
