@@ -1,5 +1,6 @@
 /* finewire plan: what a run would take, before it starts. */
 #include "base/file.h"
+#include "base/log.h"
 #include "cli/commands.h"
 #include "cli/plan_output.h"
 #include "cli/terminal.h"
@@ -13,11 +14,31 @@ static fw_status draw(const fw_plan_report *r, const char *path) {
     return status;
 }
 
+/* What was asked and is not what it seems. */
+static void warn(const fw_plan_report *r, const fw_options *o) {
+    const int64_t made_for = r->model.config.max_position;
+    if (made_for > 0 && o->max_length > made_for)
+        fw_log_warning("--max_length %lld is more than the %lld tokens that the model was made for "
+                       "(max_position_embeddings)",
+                       (long long)o->max_length, (long long)made_for);
+    if (o->method != FW_METHOD_LORA && o->method != FW_METHOD_QLORA) return;
+    const struct {
+        const char *name;
+        bool given;
+    } idle[] = {{"offload_optimizer_device", o->offload_optimizer_device != FW_OFFLOAD_NONE},
+                {"offload_param_device", o->offload_param_device != FW_OFFLOAD_NONE},
+                {"sync_each_batch", o->sync_each_batch != FW_TOGGLE_AUTO}};
+    for (size_t i = 0; i < sizeof idle / sizeof idle[0]; i++)
+        if (idle[i].given)
+            fw_log_warning("--%s has no effect with --method %s", idle[i].name, fw_method_words[o->method]);
+}
+
 fw_status fw_cli_plan(const fw_options *o) {
     fw_plan_report *r;
     fw_strbuf text = {0};
     fw_status status;
     FW_TRY(fw_plan_report_create(&r, o));
+    warn(r, o);
     if (o->chart != NULL) FW_TRY_OR(draw(r, o->chart), done);
     FW_TRY_OR(o->json ? fw_plan_write_json(&text, r) : fw_plan_write_text(&text, r), done);
     FW_TRY_OR(fw_terminal_write(fw_strbuf_text(&text), text.len_bytes), done);

@@ -89,14 +89,24 @@ static void put_site(writer *w, json_t *o, const fw_plan_site *s) {
     put(w, o, "link_rate", json_real(s->inside.real_rate));
     put(w, o, "link_source", json_string(s->link_source));
     put(w, o, "network_headline_rate", json_real(s->between.headline_rate));
+    put(w, o, "network_rate", json_real(s->between.real_rate));
+}
+
+static void put_fewest(writer *w, json_t *o, const int *fewest) {
+    for (int i = 0; i < FW_PLAN_STRATEGY_N; i++)
+        put(w, o, fw_shard_strategy_name(fw_plan_strategies[i]), json_integer(fewest[i]));
 }
 
 static void put_answers(writer *w, json_t *o, const fw_plan_report *r) {
     if (o == NULL) return;
     json_t *devices = child(w, o, "fewest_devices");
-    for (int i = 0; i < FW_PLAN_STRATEGY_N && devices != NULL; i++)
-        put(w, devices, fw_shard_strategy_name(fw_plan_strategies[i]), json_integer(r->fewest_devices[i]));
+    if (devices != NULL) put_fewest(w, devices, r->fewest_devices);
+    for (int k = 0; k < r->other_n && devices != NULL; k++) { /* where the method was left open */
+        json_t *of_method = child(w, devices, fw_method_words[r->other[k].method]);
+        if (of_method != NULL) put_fewest(w, of_method, r->fewest_other[k]);
+    }
     put(w, o, "longest_length", json_integer(r->longest_length));
+    put(w, o, "made_for_length", json_integer(r->model.config.max_position));
     put(w, o, "largest_batch", json_integer(r->largest_batch));
 }
 

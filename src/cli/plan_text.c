@@ -182,22 +182,28 @@ static fw_status write_advice(fw_strbuf *out, const fw_plan_report *r) {
     return say(out, "pipeline", "%s: %s", r->pipeline.ruled_in ? "in" : "out", r->pipeline.reason);
 }
 
-static fw_status write_answers(fw_strbuf *out, const fw_plan_report *r) {
+static fw_status write_fewest(fw_strbuf *out, fw_method method, const int *fewest) {
     char text[256] = "";
     int used = 0;
     for (int i = 0; i < FW_PLAN_STRATEGY_N && used < (int)sizeof text - 40; i++) {
         const char *between = i > 0 ? ", " : "";
         const char *name = fw_shard_strategy_name(fw_plan_strategies[i]);
-        used += r->fewest_devices[i] > 0
-                    ? snprintf(text + used, sizeof text - (size_t)used, "%s%s %d", between, name, r->fewest_devices[i])
-                    : snprintf(text + used, sizeof text - (size_t)used, "%s%s none", between, name);
+        used += fewest[i] > 0 ? snprintf(text + used, sizeof text - (size_t)used, "%s%s %d", between, name, fewest[i])
+                              : snprintf(text + used, sizeof text - (size_t)used, "%s%s none", between, name);
     }
-    FW_TRY(say(out, "devices", "fewest that do for %s, blocks recomputed: %s", method_words(r->table.method), text));
+    return say(out, "devices", "fewest that do for %s, blocks recomputed: %s", method_words(method), text);
+}
+
+static fw_status write_answers(fw_strbuf *out, const fw_plan_report *r) {
+    FW_TRY(write_fewest(out, r->table.method, r->fewest_devices));
+    for (int k = 0; k < r->other_n; k++) FW_TRY(write_fewest(out, r->other[k].method, r->fewest_other[k]));
     if (!r->advice.fits) return FW_OK;
     return say(out, "room",
-               "as recommended, the longest sequence at this batch is %lld tokens, the largest batch at this "
+               "as recommended, the longest sequence at this batch is %lld tokens%s, the largest batch at this "
                "length %lld",
-               (long long)r->longest_length, (long long)r->largest_batch);
+               (long long)r->longest_length,
+               r->longest_length == r->model.config.max_position ? " (the most the model was made for)" : "",
+               (long long)r->largest_batch);
 }
 
 /* What a run writes: training state in fp32, and the model as it is published. */

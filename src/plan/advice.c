@@ -158,9 +158,31 @@ static fw_status advise_copies(fw_plan_advice *a, const fw_plan_scenario *asked,
     return FW_OK;
 }
 
-static fw_status advise_more(fw_plan_advice *a, const fw_plan_scenario *s) {
+/* How many would do, when the method is open: an adapter first. */
+static fw_status advise_more_of_any(fw_plan_advice *a, const fw_plan_scenario *s, bool *any) {
+    static const fw_method order[] = {FW_METHOD_LORA, FW_METHOD_QLORA, FW_METHOD_FULL};
+    char name[64];
+    *any = false;
+    for (size_t i = 0; i < sizeof order / sizeof order[0]; i++) {
+        fw_plan_scenario tried = *s;
+        int fewest;
+        tried.method = order[i];
+        tried.recompute = true;
+        FW_TRY(fw_plan_fewest_devices(&fewest, &tried, FW_SHARD_ZERO3));
+        if (fewest == 0) continue;
+        add(a, *any ? ", %s on %d" : " Under zero3 %s would fit on %d", method_name(&tried, name), fewest);
+        *any = true;
+    }
+    if (*any) add(a, " of these %ss.", device_word(s));
+    return FW_OK;
+}
+
+static fw_status advise_more(fw_plan_advice *a, const fw_plan_scenario *s, bool open) {
     int full = 0, adapter = 0;
     fw_plan_scenario tried = *s;
+    bool any = false;
+    if (open) FW_TRY(advise_more_of_any(a, s, &any));
+    if (any) return FW_OK;
     tried.recompute = true;
     FW_TRY(fw_plan_fewest_devices(&full, &tried, FW_SHARD_ZERO3));
     if (full > 0)
@@ -251,5 +273,5 @@ fw_status fw_plan_advise(fw_plan_advice *a, const fw_plan_scenario *asked) {
             return FW_OK;
         }
     }
-    return advise_more(a, &a->scenario);
+    return advise_more(a, &a->scenario, choose);
 }

@@ -72,16 +72,16 @@ static fw_status fill_memory(memory_curves *m, const fw_plan_report *r) {
 static fw_status draw_memory(fw_strbuf *out, const fw_plan_report *r) {
     memory_curves m = {0};
     FW_TRY(fill_memory(&m, r));
-    frame f = {.left = 60, .right = 500, .low = m.limit[0], .high = m.limit[0], .logarithmic = true};
+    frame f = {.left = 60, .right = 500, .low = INFINITY, .high = m.limit[0], .logarithmic = true};
     for (int i = 0; i < FW_PLAN_STRATEGY_N; i++)
         for (int k = 0; k < m.count_n; k++) {
-            if (m.limit[k] < f.low) f.low = m.limit[k];
+            if (m.limit[k] > 0 && m.limit[k] < f.low) f.low = m.limit[k];
             if (m.gib[i][k] > f.high) f.high = m.gib[i][k];
             if (m.gib[i][k] > 0 && m.gib[i][k] < f.low) f.low = m.gib[i][k];
         }
     f.low = pow(2, floor(log2(f.low)));
     f.high = pow(2, ceil(log2(f.high * 1.01)));
-    FW_TRY(fw_svg_text(out, "title", FW_SVG_START, f.left - 40, 50, "Memory of a device, GiB"));
+    FW_TRY(fw_svg_text(out, "title", FW_SVG_START, f.left - 40, 50, "Memory of a device, GiB (logarithmic)"));
     for (double value = f.low; value <= f.high * 1.001; value *= 2) FW_TRY(tick(out, &f, value));
     const double step = m.count_n > 1 ? (f.right - f.left - 40) / (m.count_n - 1) : 0;
     for (int k = 0; k < m.count_n; k++) {
@@ -112,6 +112,8 @@ static fw_status draw_memory(fw_strbuf *out, const fw_plan_report *r) {
 
 /* ---- time by link */
 
+static bool joins(const fw_plan_site *s) { return s->card->nvlink_both_rate > 0 && s->node_n <= s->card->nvlink_peers; }
+
 static fw_status draw_links(fw_strbuf *out, const fw_plan_report *r) {
     static const char *const words[LINK_CAP] = {"nvlink", "pcie5x16", "pcie5x8", "pcie4x16", "pcie4x8", "pcie3x8"};
     const fw_plan_scenario *asked = &r->advice.scenario;
@@ -122,7 +124,7 @@ static fw_status draw_links(fw_strbuf *out, const fw_plan_report *r) {
     for (int i = -1; i < LINK_CAP; i++) { /* first as it is */
         fw_plan_scenario s = *asked;
         fw_plan_case c;
-        if (i >= 0 && (s.site.card == NULL || (i == 0 && s.site.card->nvlink_both_rate == 0))) continue;
+        if (i >= 0 && (s.site.card == NULL || (i == 0 && !joins(&s.site)))) continue;
         if (i >= 0) FW_TRY(fw_plan_link_make(&s.site.inside, s.site.card, s.site.node_n, words[i]));
         FW_TRY(fw_plan_case_make(&c, &s, r->advice.strategy));
         times[n] = c.times;

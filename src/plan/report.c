@@ -75,6 +75,7 @@ fw_status fw_plan_scenario_from_options(fw_plan_scenario *s, const fw_model *mod
                                     .network_gbps = o->network_gbps,
                                     .cpu = cpu,
                                     .thread_n = (int)o->num_threads,
+                                    .mpi = o->transport == FW_TRANSPORT_MPI,
                                     .t = model->t,
                                     .measurements = &measured,
                                     .machine = machine};
@@ -106,15 +107,19 @@ static fw_status fill_tables(fw_plan_report *r) {
 
 static fw_status answer(fw_plan_report *r) {
     fw_plan_scenario s = r->asked;
-    s.method = r->table.method;
     s.recompute = true;
-    for (int i = 0; i < FW_PLAN_STRATEGY_N; i++)
-        FW_TRY(fw_plan_fewest_devices(&r->fewest_devices[i], &s, fw_plan_strategies[i]));
+    for (int k = -1; k < r->other_n; k++) {
+        int *fewest = k < 0 ? r->fewest_devices : r->fewest_other[k];
+        s.method = k < 0 ? r->table.method : r->other[k].method;
+        for (int i = 0; i < FW_PLAN_STRATEGY_N; i++)
+            FW_TRY(fw_plan_fewest_devices(&fewest[i], &s, fw_plan_strategies[i]));
+    }
     FW_TRY(fw_plan_longest(&r->longest_length, &r->advice.scenario, r->advice.strategy));
     return fw_plan_largest_batch(&r->largest_batch, &r->advice.scenario, r->advice.strategy);
 }
 
-static fw_status make(fw_plan_report *r, fw_options *o) {
+/* given: o before anything is worked out. */
+static fw_status make(fw_plan_report *r, fw_options *o, const fw_options *given) {
     fw_model_config config;
     snprintf(r->name, sizeof r->name, "%s", o->model_name_or_path);
     FW_TRY(fw_known_model_config(&config, o->model_name_or_path));
@@ -127,7 +132,7 @@ static fw_status make(fw_plan_report *r, fw_options *o) {
     fw_plan_split_tensor(&r->tensor, &r->advice.scenario, &r->advice.best);
     fw_plan_split_pipeline(&r->pipeline, &r->advice.scenario, &r->advice.best);
     FW_TRY(answer(r));
-    return o->what_if != NULL ? fw_plan_what_if(r, o) : FW_OK;
+    return o->what_if != NULL ? fw_plan_what_if(r, given) : FW_OK;
 }
 
 fw_status fw_plan_report_create(fw_plan_report **out, const fw_options *o) {
@@ -135,7 +140,7 @@ fw_status fw_plan_report_create(fw_plan_report **out, const fw_options *o) {
     fw_options own; /* some options follow from others, which are known here only */
     FW_TRY(FW_NEW(r));
     fw_status status = fw_options_copy(&own, o);
-    if (status == FW_OK) status = make(r, &own);
+    if (status == FW_OK) status = make(r, &own, o);
     fw_options_fini(&own);
     if (status != FW_OK) {
         fw_plan_report_destroy(r);
@@ -149,6 +154,7 @@ void fw_plan_report_destroy(fw_plan_report *r) {
     if (r == NULL) return;
     fw_plan_site_fini(&r->asked.site);
     fw_model_fini(&r->model);
+    fw_model_fini(&r->other_type);
     fw_free(r->change_text);
     fw_free(r);
 }

@@ -24,16 +24,18 @@ typedef struct fw_plan_change {
 typedef struct fw_plan_report {
     char name[160]; /* of the model, as it was given */
     fw_model model;
+    fw_model other_type; /* the same in the other computing type, where a case of --what_if has it */
     fw_plan_scenario asked;
     fw_plan_table table;    /* of the method that was asked for; of all weights where that was left open */
     fw_plan_table other[2]; /* where it was left open: of LoRA and QLoRA */
     int other_n;
     fw_plan_advice advice;
     fw_plan_split tensor, pipeline;
-    int fewest_devices[FW_PLAN_STRATEGY_N]; /* under each strategy, with recomputing; 0: no number does */
-    int64_t longest_length, largest_batch;  /* as recommended */
-    uint64_t checkpoint_bytes, final_bytes; /* on disk, as recommended; the final model in bf16 */
-    fw_plan_advice unchanged;               /* what the cases of --what_if are compared with: what was asked */
+    int fewest_devices[FW_PLAN_STRATEGY_N];  /* of table: under each strategy, with recomputing; 0: no number does */
+    int fewest_other[2][FW_PLAN_STRATEGY_N]; /* the same of other */
+    int64_t longest_length, largest_batch;   /* as recommended */
+    uint64_t checkpoint_bytes, final_bytes;  /* on disk, as recommended; the final model in bf16 */
+    fw_plan_advice unchanged;                /* what the cases of --what_if are compared with: what was asked */
     fw_plan_change change[FW_PLAN_CHANGES_MAX];
     int change_n;
     char *change_text; /* heap */

@@ -64,7 +64,7 @@ fw_memory_budget fw_plan_scenario_budget(const fw_plan_scenario *s) {
         .ranks = s->site.node_n, .available_bytes = s->site.memory_bytes, .device_bytes = s->device_memory};
     if (s->site.card == NULL) return b;
     b.on_gpu = true;
-    b.gpu_bytes = s->site.memory_bytes - s->site.headroom_bytes;
+    b.gpu_bytes = s->site.memory_bytes > s->site.headroom_bytes ? s->site.memory_bytes - s->site.headroom_bytes : 0;
     b.available_bytes = UINT64_MAX; /* the host of a planned machine is not known */
     return b;
 }

@@ -82,6 +82,7 @@ static fw_status adapter_wire(fw_plan_case *c, const fw_plan_scenario *s, const 
                               double frozen) {
     fw_plan_wire *w = &c->wire;
     const double n = (double)c->trained_n, world = s->site.world;
+    const double gradient = (double)fw_dtype_bytes(s->shard.gradient_t);
     fw_shard_schedule schedule;
     FW_TRY(fw_shard_schedule_init(&schedule, l, FW_SHARD_PASS_TRAIN));
     const int64_t stay_n = schedule.stay_n;
@@ -93,13 +94,13 @@ static fw_status adapter_wire(fw_plan_case *c, const fw_plan_scenario *s, const 
                         .edge_part = (double)l->edge_n / (double)l->full_n,
                         .prefetch = l->options.prefetch > 0,
                         .weight_t = l->options.t,
-                        .gradient_t = FW_F32};
+                        .gradient_t = s->shard.gradient_t};
     if (S > 1) {
-        w->scatter_bytes = (uint64_t)(4 * n * (S - 1) / S);
+        w->scatter_bytes = (uint64_t)(gradient * n * (S - 1) / S);
         w->update_bytes = (uint64_t)(2 * n * (S - 1) / S);
         w->update_n = 1;
     }
-    w->across_bytes = (uint64_t)(2 * (world / S - 1) / (world / S) * 4 * n / S);
+    w->across_bytes = (uint64_t)(2 * (world / S - 1) / (world / S) * gradient * n / S);
     if (l->weights_full || l->S == 1) return FW_OK;
     w->gather_bytes = (uint64_t)(2 * frozen * (l->S - 1) / l->S * (double)s->micro_n);
     w->gather_n = stay_n * s->micro_n;
@@ -120,7 +121,8 @@ fw_status fw_plan_case_adapter(fw_plan_case *c, const fw_plan_scenario *s, fw_sh
     const fw_arena_block *activations = &p.arena.block[p.activation_block];
     c->arithmetic = true;
     c->trained_n = fw_adapter_parameters(g, s->adapter_r, s->adapter_targets);
-    /* Adapters are shared out by the same strategies: 4 bytes of weight and a copy of 2, 4 of gradient, the moments. */
+    /* Adapters are shared out by the same strategies: 4 bytes of weight and a copy of 2, gradients in their
+     * type, the moments. */
     const bool hybrid = strategy == FW_SHARD_HSDP || strategy == FW_SHARD_HSDP_ZERO2;
     const int S = strategy == FW_SHARD_DDP || s->site.world == 1 ? 1 : hybrid ? s->group_n : s->site.world;
     const double n = (double)c->trained_n, share = n / S;
@@ -128,7 +130,8 @@ fw_status fw_plan_case_adapter(fw_plan_case *c, const fw_plan_scenario *s, fw_sh
     const bool gradients_shared = weights_shared || strategy == FW_SHARD_ZERO2 || strategy == FW_SHARD_HSDP_ZERO2;
     frozen_rows(c, s, l);
     c->part[FW_PLAN_WEIGHTS] += (uint64_t)(4 * share + 2 * (weights_shared ? share : n));
-    c->part[FW_PLAN_GRADIENTS] = (uint64_t)(4 * (gradients_shared ? share : n));
+    c->part[FW_PLAN_GRADIENTS] =
+        (uint64_t)((double)fw_dtype_bytes(s->shard.gradient_t) * (gradients_shared ? share : n));
     c->part[FW_PLAN_OPTIMIZER] = (uint64_t)(moment_bytes(s->optim) * share);
     c->part[FW_PLAN_ACTIVATIONS] =
         activations[0].bytes + activations[1].bytes +

@@ -3,6 +3,8 @@
 #include "base/host.h"
 #include "config/nearest.h"
 #include "machine/machine.h"
+#include "machine/nccl_ways.h"
+#include "shard/shard.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +21,8 @@ static const double nvlink_hop_s = 4e-6, pcie_hop_s = 6e-6, network_hop_s = 14e-
 static const double compute_part = 0.55, memory_part = 0.85;
 /* Multiprocessors that collectives occupy while they run. */
 static const double collective_sm_n = 16;
+/* Rates that --link takes, GB/s: from a slow network's to more than any link has. */
+static const double link_least = 0.001, link_most = 1e5;
 static const double step_jitter = 0.005;
 /* A server's memory (eight channels reach half of their 200 GB/s), and an NVMe disk of PCIe 4 x4. */
 static const double server_memory_rate = 100e9, nvme_rate = 6e9;
@@ -56,9 +60,9 @@ static fw_status refuse_link(const char *word) {
     return fw_fail(
         FW_ERR_OPTION,
         "--link is \"%.60s\"; it must be auto, nvlink, pcie and generation and lanes as pcie4x16, or GB/s in "
-        "one direction%s%s%s",
-        word, nearest.best != NULL ? "; did you mean " : "", nearest.best != NULL ? nearest.best : "",
-        nearest.best != NULL ? "?" : "");
+        "one direction, from %g to %g%s%s%s",
+        word, link_least, link_most, nearest.best != NULL ? "; did you mean " : "",
+        nearest.best != NULL ? nearest.best : "", nearest.best != NULL ? "?" : "");
 }
 
 fw_status fw_plan_link_make(fw_plan_link *l, const fw_gpu_card *card, int node_n, const char *word) {
@@ -74,6 +78,12 @@ fw_status fw_plan_link_make(fw_plan_link *l, const fw_gpu_card *card, int node_n
         if (card->nvlink_both_rate == 0)
             return fw_fail(FW_ERR_OPTION, "--link is nvlink, but %s has none; leave it out for PCIe %d x16",
                            card->title, card->pcie_generation);
+        if (node_n > card->nvlink_peers)
+            return fw_fail(
+                FW_ERR_OPTION,
+                "--link is nvlink, but it joins at most %d of %s, and a machine has %d; leave it out for PCIe, "
+                "or say --gpus_per_node %d",
+                card->nvlink_peers, card->title, node_n, card->nvlink_peers);
         set_nvlink(l, card->nvlink_both_rate);
         return FW_OK;
     }
@@ -87,7 +97,7 @@ fw_status fw_plan_link_make(fw_plan_link *l, const fw_gpu_card *card, int node_n
     }
     char *rest;
     double rate = strtod(word, &rest);
-    if (rest == word || *rest != 0 || !(rate > 0 && rate < 1e6)) return refuse_link(word);
+    if (rest == word || *rest != 0 || !(rate >= link_least && rate <= link_most)) return refuse_link(word);
     *l = (fw_plan_link){.headline_rate = rate * 1e9, .real_rate = rate * 1e9, .latency_s = pcie_hop_s};
     snprintf(l->name, sizeof l->name, "a link of %g GB/s", rate);
     return FW_OK;
@@ -128,8 +138,8 @@ static fw_status share_out(fw_plan_site *s, const fw_plan_site_wish *w, bool on_
 
 /* ---- this machine's GPUs */
 
-/* How they are joined: by NVLink if every pair is, else over PCIe as wide as the narrowest, and directly where the driver
- * lets all of them. An idle GPU lowers its link's generation, so that the highest counts; the width stays. */
+/* How they are joined: by NVLink if every pair is, else over PCIe as wide as the narrowest, and directly where NCCL takes
+ * that way between all of them; what is not known of a pair goes by the kind of card. An idle GPU lowers its link's generation, so that the highest counts; the width stays. */
 static void find_link(fw_plan_link *l, const fw_gpu_card *card, const fw_machine *m) {
     bool nvlink = m->gpu_n > 1, direct = true;
     int generation = 0, lanes = 0;
@@ -140,9 +150,10 @@ static void find_link(fw_plan_link *l, const fw_gpu_card *card, const fw_machine
         if (gpu->pcie_width > 0 && (lanes == 0 || gpu->pcie_width < lanes)) lanes = gpu->pcie_width;
         for (int b = 0; b < m->gpu_n; b++) {
             if (a == b) continue;
-            const fw_machine_pair *pair = fw_machine_pair_of(m, a, b);
-            nvlink = nvlink && pair->nvlink_n > 0;
-            direct = direct && (pair->read == FW_P2P_OK || (pair->read == FW_P2P_UNKNOWN && !card->consumer));
+            const fw_nccl_way way = fw_nccl_way_between(m, a, b);
+            const bool unknown = way == FW_WAY_UNKNOWN;
+            nvlink = nvlink && (way == FW_WAY_NVLINK || (unknown && fw_machine_pair_of(m, a, b)->nvlink_n > 0));
+            direct = direct && (way == FW_WAY_NVLINK || way == FW_WAY_PCIE || (unknown && !card->consumer));
         }
     }
     if (nvlink && card->nvlink_both_rate > 0)
@@ -159,13 +170,15 @@ static fw_status find_here(fw_plan_site *s, const fw_machine *m) {
             "this machine has %.80s, whose speed is not known here; name the card that is nearest to it with "
             "--gpu, or use --device cpu",
             m->gpu[0].name);
+    bool known = false;
     for (int i = 0; i < m->gpu_n; i++) {
-        const fw_machine_gpu *gpu = &m->gpu[i];
-        if (gpu->memory_bytes <= 0) continue;
-        const uint64_t free_bytes =
-            (uint64_t)gpu->memory_bytes - (uint64_t)(gpu->memory_used_bytes > 0 ? gpu->memory_used_bytes : 0);
-        if (s->memory_bytes == 0 || free_bytes < s->memory_bytes) s->memory_bytes = free_bytes;
+        const int64_t all = m->gpu[i].memory_bytes, used = m->gpu[i].memory_used_bytes;
+        if (all <= 0) continue;
+        const uint64_t free_bytes = used <= 0 ? (uint64_t)all : used < all ? (uint64_t)(all - used) : 0;
+        if (!known || free_bytes < s->memory_bytes) s->memory_bytes = free_bytes;
+        known = true;
     }
+    if (!known) s->memory_bytes = s->card->memory_bytes;
     return FW_OK;
 }
 
@@ -178,7 +191,6 @@ static fw_status make_gpu(fw_plan_site *s, const fw_plan_site_wish *w) {
         find_link(&s->inside, card, w->machine);
     else
         FW_TRY(fw_plan_link_make(&s->inside, card, s->node_n, w->link));
-    if (s->memory_bytes == 0) s->memory_bytes = card->memory_bytes;
     const double peak = w->t == FW_F32 ? card->fp32_rate : card->bf16_rate;
     s->compute_rate = peak * compute_part;
     s->memory_rate = card->memory_rate * memory_part;
@@ -196,7 +208,7 @@ static fw_status make_gpu(fw_plan_site *s, const fw_plan_site_wish *w) {
              peak * 1e-12, fw_dtype_name(w->t), compute_part * 100);
     snprintf(s->link_source, sizeof s->link_source, "data sheet");
     if (w->gpu != NULL || w->measurements == NULL) return FW_OK;
-    return fw_plan_site_use_measured(s, w->measurements, w->machine->gpu[0].name, w->t);
+    return fw_plan_site_use_measured(s, w->measurements, w->machine->gpu[0].name, "nccl", w->t);
 }
 
 static fw_status make_cpu(fw_plan_site *s, const fw_plan_site_wish *w) {
@@ -205,6 +217,9 @@ static fw_status make_cpu(fw_plan_site *s, const fw_plan_site_wish *w) {
     if (s->node_n < s->world)
         return fw_fail(FW_ERR_OPTION,
                        "ranks on CPUs are planned for one machine; leave out --gpus_per_node, or name a --gpu");
+    if (s->world > FW_COMM_MAX_WORLD)
+        return fw_fail(FW_ERR_OPTION, "%d ranks on this machine's CPUs; at most %d can be, or name a --gpu", s->world,
+                       FW_COMM_MAX_WORLD);
     s->thread_n = w->thread_n > 0 ? w->thread_n : cpu_n / s->world > 0 ? cpu_n / s->world : 1;
     const double cores = (double)cpu_n / s->world; /* of a rank, however many threads it has */
     s->memory_bytes = fw_host_memory_available();
@@ -224,7 +239,8 @@ static fw_status make_cpu(fw_plan_site *s, const fw_plan_site_wish *w) {
     snprintf(s->link_source, sizeof s->link_source, "a guess: 4 GB/s a core; finewire bench --save measures it");
     FW_TRY(fw_threads_create(&s->threads, s->thread_n, NULL));
     FW_TRY(fw_device_create(&s->device, "cpu", s->threads));
-    return w->measurements != NULL ? fw_plan_site_use_measured(s, w->measurements, "cpu", w->t) : FW_OK;
+    return w->measurements != NULL ? fw_plan_site_use_measured(s, w->measurements, "cpu", w->mpi ? "mpi" : "shm", w->t)
+                                   : FW_OK;
 }
 
 void fw_plan_site_fini(fw_plan_site *s) {
@@ -247,6 +263,7 @@ fw_status fw_plan_site_make(fw_plan_site *s, const fw_plan_site_wish *w) {
         if (wish.node_n == 0) wish.node_n = w->machine->gpu_n;
     } else if (on_gpu) {
         FW_TRY(find_card(&s->card, w->gpu));
+        s->memory_bytes = s->card->memory_bytes;
     }
     FW_TRY(share_out(s, &wish, on_gpu));
     fw_status status = on_gpu ? make_gpu(s, &wish) : make_cpu(s, &wish);

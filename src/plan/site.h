@@ -50,6 +50,7 @@ typedef struct fw_plan_site_wish {
     double network_gbps;
     bool cpu; /* this machine's, whatever else there is */
     int thread_n;
+    bool mpi;                         /* CPU ranks talk by MPI, not by shared memory */
     fw_dtype t;                       /* computing type; what was measured goes by it */
     const fw_measured *measurements;  /* NULL: none */
     const struct fw_machine *machine; /* this one, when no card is named; NULL: not looked at */

@@ -29,7 +29,8 @@ static double link_rate(const fw_plan_measured *m) {
     return best;
 }
 
-fw_status fw_plan_site_use_measured(fw_plan_site *s, const fw_measured *measurements, const char *device, fw_dtype t) {
+fw_status fw_plan_site_use_measured(fw_plan_site *s, const fw_measured *measurements, const char *device,
+                                    const char *transport, fw_dtype t) {
     fw_measured_key key = {.world = s->world, .thread_n = s->thread_n};
     fw_plan_measured *m;
     fw_measured_host(key.host);
@@ -46,6 +47,7 @@ fw_status fw_plan_site_use_measured(fw_plan_site *s, const fw_measured *measurem
     m->gemm = find(&m->all, key, FW_MEASURED_GEMM, t);
     m->update = find(&m->all, key, FW_MEASURED_UPDATE, FW_DTYPE_N);
     key.thread_n = 0; /* of collectives: any */
+    snprintf(key.transport, sizeof key.transport, "%s", transport);
     static const fw_dtype types[] = {FW_F32, FW_BF16};
     for (int i = 0; i < 2; i++) {
         m->all_reduce[i] = find(&m->all, key, FW_MEASURED_ALL_REDUCE, types[i]);

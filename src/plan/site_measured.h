@@ -14,10 +14,11 @@ typedef struct fw_plan_measured {
     const fw_measured_record *all_reduce[2], *all_gather[2], *reduce_scatter[2]; /* of fp32, of bf16 */
 } fw_plan_measured;
 
-/* Look for measurements of this host, device, number of ranks and threads; sets the site's rates by them and says so in its
+/* Look for measurements of this host, device, number of ranks and threads, of collectives by this
+ * transport ("shm", "mpi", "nccl"); sets the site's rates by them and says so in its
  * sources. Leaves the site as it is when there are none. Errors: FW_ERR_NOMEM. */
 fw_status fw_plan_site_use_measured(struct fw_plan_site *site, const fw_measured *measurements, const char *device,
-                                    fw_dtype t);
+                                    const char *transport, fw_dtype t);
 /* takes NULL */
 void fw_plan_measured_destroy(fw_plan_measured *m);
 

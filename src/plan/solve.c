@@ -42,7 +42,8 @@ static fw_status largest(int64_t *out, const fw_plan_scenario *s, fw_shard_strat
 }
 
 fw_status fw_plan_longest(int64_t *out, const fw_plan_scenario *s, fw_shard_strategy strategy) {
-    return largest(out, s, strategy, LENGTH_MOST, length_fits);
+    const int64_t made_for = s->model->config.max_position;
+    return largest(out, s, strategy, made_for > 0 && made_for < LENGTH_MOST ? made_for : LENGTH_MOST, length_fits);
 }
 
 fw_status fw_plan_largest_batch(int64_t *out, const fw_plan_scenario *s, fw_shard_strategy strategy) {

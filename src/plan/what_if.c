@@ -15,8 +15,9 @@ static fw_status long_name(const char **out, const char *name) {
                                                  {"recompute", "gradient_checkpointing"},
                                                  {"offload", "offload_optimizer_device"},
                                                  {"lora", "lora_r"}};
-    static const char *const fixed[] = {
-        "recipe", "config", "model_name_or_path", "model", "what_if", "chart", "measured", "json", "measured"};
+    static const char *const fixed[] = {"recipe",     "config", "model_name_or_path", "model",    "what_if",
+                                        "chart",      "json",   "config_file",        "measured", "deepspeed",
+                                        "fsdp_config"};
     *out = name;
     for (size_t i = 0; i < sizeof short_names / sizeof short_names[0]; i++)
         if (strcmp(name, short_names[i][0]) == 0) *out = short_names[i][1];
@@ -34,12 +35,19 @@ static fw_status apply(fw_options *o, const char *text, size_t text_n) {
     change[text_n] = 0;
     char *sign = strchr(change, '=');
     if (sign == NULL || sign == change || sign[1] == 0)
-        return fw_fail(FW_ERR_OPTION, "\"%s\" is not NAME=VALUE, as accumulation=8", change);
+        return fw_fail(
+            FW_ERR_OPTION,
+            "\"%s\" is not NAME=VALUE, as accumulation=8; a comma begins the next change (in a list write +: "
+            "lora_target_modules=q_proj+v_proj)",
+            change);
     *sign = 0;
     for (char *c = change; *c != 0; c++)
         if (*c == '-') *c = '_';
     const char *name;
     FW_TRY(long_name(&name, change));
+    if (strcmp(name, "lora_target_modules") == 0)
+        for (char *c = sign + 1; *c != 0; c++)
+            if (*c == '+') *c = ',';
     FW_TRY(fw_options_set(o, name, sign + 1));
     /* A rank given for an adapter asks for one. */
     if (strcmp(name, "lora_r") == 0 && o->method != FW_METHOD_QLORA) o->method = FW_METHOD_LORA;
@@ -58,14 +66,25 @@ fw_status fw_plan_apply_changes(fw_options *o, const char *text) {
     return FW_OK;
 }
 
-static fw_status try_case(fw_plan_change *change, const fw_plan_report *r, const fw_options *o) {
+/* The model as a case computes with it: in its own type. */
+static fw_status model_of(const fw_model **out, fw_plan_report *r, const fw_options *o) {
+    const fw_dtype t = o->bf16 ? FW_BF16 : FW_F32;
+    *out = &r->model;
+    if (t == r->model.t) return FW_OK;
+    *out = &r->other_type;
+    return r->other_type.config.L > 0 ? FW_OK : fw_model_init(&r->other_type, &r->model.config, t);
+}
+
+static fw_status try_case(fw_plan_change *change, fw_plan_report *r, const fw_options *o) {
+    const fw_model *model;
     fw_options changed;
     fw_plan_scenario s = {0};
     fw_status status;
     FW_TRY_OR(fw_options_copy(&changed, o), done);
     FW_TRY_OR(fw_plan_apply_changes(&changed, change->text), done);
     FW_TRY_OR(fw_options_check(&changed), done);
-    FW_TRY_OR(fw_plan_scenario_from_options(&s, &r->model, &changed), done);
+    FW_TRY_OR(model_of(&model, r, &changed), done);
+    FW_TRY_OR(fw_plan_scenario_from_options(&s, model, &changed), done);
     if (s.method == FW_METHOD_AUTO) s.method = r->advice.method;
     FW_TRY_OR(fw_plan_lowest(&change->advice, &s), done);
     /* The site goes; what the advice says of it stays. */

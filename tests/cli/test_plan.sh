@@ -78,6 +78,48 @@ check 'plan["what_if"][1]["case"]["wire_ms"] > 1.9 * plan["as_asked"]["case"]["w
 check 'plan["what_if"][2]["method"] == "lora"'
 check 'plan["what_if"][3]["case"]["optimizer_bytes"] < 0.3 * plan["as_asked"]["case"]["optimizer_bytes"]'
 
+refuse() { # TEXT ARGUMENTS...
+  local text=$1
+  shift
+  run 2 "$@"
+  says "$text"
+  [ "$(wc -l <"$folder/out")" -eq 1 ] || fail "more than one line"
+}
+run 0 --model Qwen2.5-7B --gpus 8 --gpu rtx5090 --method full --json --per_device_train_batch_size 1 --what_if bf16=false
+check 'plan["what_if"][0]["case"]["activations_bytes"] == 877256704'
+check 'plan["what_if"][0]["case"]["compute_ms"] > 1.9 * plan["as_asked"]["case"]["compute_ms"]'
+run 0 --model Qwen2.5-7B --gpus 8 --gpu rtx5090 --method full --per_device_train_batch_size 1 --no_bf16
+says "105 TFLOP/s in fp32"
+run 0 --model Qwen2.5-7B --gpus 8 --gpu rtx5090 --what_if "method=lora,lora_target_modules=q_proj+v_proj"
+for name in deepspeed config_file fsdp_config; do
+  refuse "$name cannot be changed here" --model Qwen2.5-7B --gpus 8 --gpu rtx5090 --what_if "$name=x.json"
+done
+refuse "in a list write +" --model Qwen2.5-7B --gpus 8 --gpu rtx5090 --what_if lora_target_modules=q_proj,v_proj
+
+# ---- the method is open, and nothing fits: adapters are looked at first
+run 0 --model Llama-3.1-405B --gpus 8 --gpu h100 --json
+check 'plan["answers"]["fewest_devices"]["qlora"]["zero3"] == 16'
+check '"QLoRA of rank 16 on 16" in recommendation["reason"] and "No number" not in recommendation["reason"]'
+check '0 < plan["machine"]["network_rate"] < plan["machine"]["network_headline_rate"]'
+
+# ---- the length a model was made for
+run 0 --model SmolLM2-135M --gpus 1 --gpu h100 --per_device_train_batch_size 1 --json
+check 'plan["answers"]["longest_length"] == 8192 == plan["answers"]["made_for_length"]'
+run 0 --model SmolLM2-135M --gpus 1 --gpu h100 --per_device_train_batch_size 1 --max_length 9000
+says "--max_length 9000 is more than the 8192 tokens that the model was made for"
+says "longest sequence at this batch is 8192 tokens (the most"
+
+# ---- options that adapters have no use for are named; gradients in bf16 count
+for option in "--offload_optimizer_device cpu" "--offload_param_device cpu" "--sync_each_batch on"; do
+  # shellcheck disable=SC2086
+  run 0 --model Qwen2.5-7B --gpus 2 --gpu rtx5090 --method lora $option
+  says "${option% *} has no effect with --method lora"
+done
+run 0 --model Qwen2.5-7B --gpus 2 --gpu rtx5090 --method lora --lora_r 32 --gradient_dtype bf16 --json
+check '150e6 < strategies["ddp"]["wire_bytes"] < 165e6' # about 1 % of the 15.2 GB of all gradients in bf16
+run 0 --model meta-llama/Meta-Llama-3.1-8B-Instruct --gpus 1 --gpu h100
+run 0 --model Meta-Llama-3.1-405B --gpus 8 --gpu h100
+
 # ---- a recipe, a folder, a config.json
 mkdir "$folder/model"
 cat >"$folder/model/config.json" <<'JSON'
@@ -151,13 +193,6 @@ sys.exit(0 if kib * 1024 < 20e6 else 1)
 PYTHON
 
 # ---- nonsense: one line that says what is wrong, and the nearest name
-refuse() { # TEXT ARGUMENTS...
-  local text=$1
-  shift
-  run 2 "$@"
-  says "$text"
-  [ "$(wc -l <"$folder/out")" -eq 1 ] || fail "more than one line"
-}
 refuse "--gpus is 0; it must be from 1 to" --model Qwen3-8B --gpus 0 --gpu h100
 refuse "--gpus is -3; it must be from 1 to" --model Qwen3-8B --gpus -3 --gpu h100
 refuse 'no card known here; did you mean h100?' --model Qwen3-8B --gpus 8 --gpu h1oo
@@ -166,6 +201,9 @@ refuse "12 devices do not make whole machines of 8; use 8 or 16" --model Qwen3-8
 refuse "--per_device_train_batch_size is 0; it must be from 1" --model Qwen3-8B --per_device_train_batch_size 0
 refuse "--device_memory is \"-5GB\": it is not a size" --model Qwen3-8B --gpus 2 --gpu 4090 --device_memory -5GB
 refuse "GeForce RTX 4090 has none" --model Qwen3-8B --gpus 2 --gpu 4090 --link nvlink
+refuse "it joins at most 2 of GeForce RTX 3090" --model Qwen3-8B --gpus 8 --gpu rtx3090 --link nvlink
+refuse "from 0.001 to 100000" --model Qwen3-8B --gpus 8 --gpu rtx3090 --link 1e-300
+refuse "at most 64 can be" --model Qwen3-8B --gpus 65536 --device cpu
 refuse "did you mean pcie4x16?" --model Qwen3-8B --gpus 2 --gpu 4090 --link pice4x16
 refuse "no NVIDIA GPU is seen here; name a card with --gpu" --model Qwen3-8B --device cuda
 refuse "--link is for GPUs" --model Qwen3-8B --link nvlink

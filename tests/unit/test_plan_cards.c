@@ -81,12 +81,16 @@ static void test_links(void **state) {
     assert_string_equal(link_of("l40s", 2, NULL).name, "PCIe 4 x16");
     fw_test_near(link_of("l40s", 2, "25").headline_rate, 25e9, 1);
     fw_test_near(link_of("rtx5090", 2, "PCIE5x8").headline_rate, 31.5e9, 0.05e9);
-    static const char *const wrong[] = {"pcie4", "pcie4x3", "pcie9x16", "pcie4x16x", "nv", "-3", "0", "1e9", "", "nan"};
+    static const char *const wrong[] = {"pcie4", "pcie4x3", "pcie9x16", "pcie4x16x", "nv",     "-3",
+                                        "0",     "1e9",     "",         "nan",       "1e-300", "0.0009"};
     fw_plan_link l;
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
         assert_int_equal(fw_plan_link_make(&l, fw_gpu_card_find("l40s"), 2, wrong[i]), FW_ERR_OPTION);
     assert_int_equal(fw_plan_link_make(&l, fw_gpu_card_find("l40s"), 2, "nvlink"), FW_ERR_OPTION);
     assert_non_null(strstr(fw_trail_message(), "L40S has none"));
+    assert_int_equal(fw_plan_link_make(&l, fw_gpu_card_find("rtx3090"), 8, "nvlink"), FW_ERR_OPTION);
+    assert_non_null(strstr(fw_trail_message(), "joins at most 2"));
+    assert_true(link_of("rtx3090", 2, "nvlink").nvlink);
 }
 
 static void test_sites(void **state) {

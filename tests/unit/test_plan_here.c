@@ -37,6 +37,7 @@ static void test_snapshots(void **state) {
         const char *name, *card, *link;
     } known[] = {{"h100_nvswitch_8", "h100-sxm", "NVLink 900 GB/s both ways"},
                  {"l40s_pcie_8", "l40s", "PCIe 4 x16"},
+                 {"a100_vm_acs_4", "a100-40gb-pcie", "PCIe 4 x16, through host memory"},
                  {"rtx4090_x8_2", "rtx4090", "PCIe 4 x8, through host memory"}};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         fw_machine *m = snapshot(known[i].name);
@@ -81,6 +82,25 @@ static void test_memory_in_use(void **state) {
     assert_true(s.memory_bytes < before);
     fw_plan_site_fini(&s);
     fw_machine_destroy(m);
+}
+
+/* None left, or more in use than there is: nothing is free, and nothing fits. */
+static void test_memory_all_in_use(void **state) {
+    (void)state;
+    for (int64_t left = -1; left <= 1; left++) {
+        fw_machine *m = snapshot("h100_nvswitch_8");
+        fw_test_plan p;
+        fw_test_plan_init(&p, "SmolLM2-135M", "h100-sxm", 8);
+        fw_plan_site_fini(&p.s.site);
+        m->gpu[3].memory_used_bytes = m->gpu[3].memory_bytes - left;
+        const fw_plan_site_wish w = {.machine = m, .t = FW_BF16};
+        assert_int_equal(fw_plan_site_make(&p.s.site, &w), FW_OK);
+        assert_int_equal(p.s.site.memory_bytes, left > 0 ? left : 0);
+        assert_int_equal(fw_plan_scenario_budget(&p.s).gpu_bytes, 0);
+        assert_false(fw_test_plan_case(&p, FW_SHARD_ZERO3).fits);
+        fw_test_plan_fini(&p);
+        fw_machine_destroy(m);
+    }
 }
 
 /* ---- what was measured */
@@ -140,6 +160,26 @@ static void test_measured(void **state) {
     fw_measured_fini(&all);
 }
 
+/* What was measured over MPI says nothing of shared memory, however new it is. */
+static void test_transport(void **state) {
+    (void)state;
+    fw_measured all = {0};
+    put(&all, FW_MEASURED_ALL_REDUCE, 2, 0, FW_F32, 64e6, 64e-4); /* shm: 10 GB/s */
+    fw_measured_record r = all.record[0];
+    snprintf(r.key.transport, sizeof r.key.transport, "mpi");
+    for (int i = 0; i < r.point_n; i++) r.point[i].seconds *= 100;
+    assert_int_equal(fw_measured_put(&all, &r), FW_OK);
+    for (int mpi = 0; mpi < 2; mpi++) {
+        fw_plan_site s;
+        const fw_plan_site_wish w = {
+            .cpu = true, .world = 2, .thread_n = 1, .t = FW_BF16, .measurements = &all, .mpi = mpi};
+        assert_int_equal(fw_plan_site_make(&s, &w), FW_OK);
+        fw_test_near(s.inside.real_rate, mpi ? 1e8 : 1e10, 1);
+        fw_plan_site_fini(&s);
+    }
+    fw_measured_fini(&all);
+}
+
 /* Twice the speed, half the time. */
 static void test_measured_step(void **state) {
     (void)state;
@@ -161,8 +201,9 @@ static void test_measured_step(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_snapshots), cmocka_unit_test(test_unknown_card),
-                                       cmocka_unit_test(test_memory_in_use), cmocka_unit_test(test_measured),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_snapshots),     cmocka_unit_test(test_unknown_card),
+                                       cmocka_unit_test(test_memory_in_use), cmocka_unit_test(test_memory_all_in_use),
+                                       cmocka_unit_test(test_transport),     cmocka_unit_test(test_measured),
                                        cmocka_unit_test(test_measured_step)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include <stdio.h>
 #include <string.h>
 
 static void options_of(fw_options *o, const char *const *words) {
@@ -49,10 +50,85 @@ static void test_what_if(void **state) {
     fw_plan_report_destroy(r);
 }
 
+static const fw_plan_case *row_of(const fw_plan_report *r, const fw_plan_advice *a) {
+    const fw_plan_table *t = &r->table;
+    for (int i = 0; i < r->other_n; i++)
+        if (r->other[i].method == a->method) t = &r->other[i];
+    for (int i = 0; i < FW_PLAN_STRATEGY_N; i++)
+        if (t->row[i].strategy == a->strategy) return &t->row[i];
+    return NULL;
+}
+
+/* A case is what a plan of its options says, figure by figure. */
+static void test_what_if_is_the_direct_plan(void **state) {
+    (void)state;
+    static const char *const changes[] = {"bf16=false",
+                                          "per_device_train_batch_size=2",
+                                          "max_length=3000",
+                                          "gradient_accumulation_steps=4",
+                                          "gradient_checkpointing=false",
+                                          "gpus=16",
+                                          "link=pcie4x8",
+                                          "gpu=rtx4090",
+                                          "optim=adamw_8bit",
+                                          "gradient_dtype=bf16",
+                                          "method=lora",
+                                          "lora_r=8",
+                                          "method=qlora",
+                                          "wrap=model",
+                                          "prefetch=0",
+                                          "offload_optimizer_device=cpu",
+                                          "offload_param_device=cpu",
+                                          "loss_chunk_size=128",
+                                          "strategy=hsdp",
+                                          "device_memory=20GB",
+                                          "train_batch_size=64",
+                                          "gpus_per_node=4",
+                                          "sync_each_batch=on"};
+    for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
+        const char *sign = strchr(changes[i], '=');
+        char flag[80];
+        snprintf(flag, sizeof flag, "--%.*s", (int)(sign - changes[i]), changes[i]);
+        const char *asked[] = {"--model",  "Qwen2.5-7B", "--gpus",    "8",        "--gpu", "rtx5090",
+                               "--method", "full",       "--what_if", changes[i], NULL};
+        fw_plan_report *r = report_of(asked);
+        const char *direct[32] = {"--model", "Qwen2.5-7B", "--gpus", "8", "--gpu", "rtx5090", flag, sign + 1};
+        if (strcmp(flag, "--method") != 0) {
+            direct[8] = "--method";
+            direct[9] = strcmp(flag, "--lora_r") == 0 ? "lora" : "full";
+        }
+        fw_plan_report *d = report_of(direct);
+        const fw_plan_advice *a = &r->change[0].advice;
+        const fw_plan_case *row = row_of(d, a);
+        assert_non_null(row);
+        if (memcmp(row->part, a->best.part, sizeof row->part) != 0) fail_msg("%s: other memory", changes[i]);
+        if (row->wire.bytes != a->best.wire.bytes) fail_msg("%s: other wire", changes[i]);
+        if (row->limit_bytes != a->best.limit_bytes) fail_msg("%s: another limit", changes[i]);
+        fw_test_near(a->best.times.step_ms, row->times.step_ms, 1e-9 * row->times.step_ms);
+        fw_plan_report_destroy(d);
+        fw_plan_report_destroy(r);
+    }
+}
+
 static void test_what_if_errors(void **state) {
     (void)state;
-    static const char *const wrong[] = {"",  " ",   "a",      "=8",      "batch=",   "batch=x",        "batch=0",
-                                        ",", "x=1", "json=1", "batch 8", ";batch=1", "learning_rate=1"};
+    static const char *const wrong[] = {"",
+                                        " ",
+                                        "a",
+                                        "=8",
+                                        "batch=",
+                                        "batch=x",
+                                        "batch=0",
+                                        ",",
+                                        "x=1",
+                                        "json=1",
+                                        "batch 8",
+                                        ";batch=1",
+                                        "learning_rate=1",
+                                        "deepspeed=ds.json",
+                                        "config-file=a.yaml",
+                                        "fsdp_config=f.json",
+                                        "lora_target_modules=q_proj,v_proj"};
     fw_options o;
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         assert_int_equal(fw_options_init(&o, FW_COMMAND_PLAN), FW_OK);
@@ -143,8 +219,9 @@ static void test_arithmetic(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_what_if), cmocka_unit_test(test_what_if_errors),
-                                       cmocka_unit_test(test_memory_runs_out), cmocka_unit_test(test_a_thousand_gpus),
-                                       cmocka_unit_test(test_arithmetic)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_what_if),         cmocka_unit_test(test_what_if_is_the_direct_plan),
+        cmocka_unit_test(test_what_if_errors),  cmocka_unit_test(test_memory_runs_out),
+        cmocka_unit_test(test_a_thousand_gpus), cmocka_unit_test(test_arithmetic)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -54,6 +54,7 @@ static void check_room(const char *model, const char *gpu, int world, fw_shard_s
     int64_t length, batch;
     fw_test_plan_init(&p, model, gpu, world);
     p.s.recompute = recompute;
+    p.model.config.max_position = 0; /* memory alone */
     assert_int_equal(fw_plan_longest(&length, &p.s, strategy), FW_OK);
     assert_int_equal(fw_plan_largest_batch(&batch, &p.s, strategy), FW_OK);
     fw_plan_scenario tried = p.s;
@@ -70,6 +71,10 @@ static void check_room(const char *model, const char *gpu, int world, fw_shard_s
     }
     tried.length = length + 1;
     assert_false(fits(&tried, strategy));
+    p.model.config.max_position = 1000; /* never more than the model was made for */
+    const int64_t memory_allows = length;
+    assert_int_equal(fw_plan_longest(&length, &p.s, strategy), FW_OK);
+    assert_int_equal(length, memory_allows < 1000 ? memory_allows : 1000);
     fw_test_plan_fini(&p);
 }
 
