@@ -10,11 +10,16 @@
 
 enum { BAR_COLUMNS = 40 };
 
-static fw_status print_json(const fw_dataset *d, const fw_options *o, int problems) {
+/* What is learnt, and what val_size holds out of it: NULL when nothing. */
+typedef struct parts {
+    fw_dataset *learnt, *held_out;
+} parts;
+
+static fw_status print_json(const parts *p, const fw_options *o, int problems) {
     json_t *report;
     fw_strbuf text = {0};
     fw_status status;
-    FW_TRY(fw_dataset_report_json(&report, d, o->max_length, o->packing_strategy, problems));
+    FW_TRY(fw_dataset_report_json(&report, p->learnt, p->held_out, o->max_length, o->packing_strategy, problems));
     FW_TRY_OR(fw_json_dump(&text, report, JSON_INDENT(2)), done);
     FW_TRY_OR(fw_strbuf_putc(&text, '\n'), done);
     FW_TRY_OR(fw_terminal_write(text.data, text.len_bytes), done);
@@ -25,6 +30,7 @@ done:
 }
 
 static fw_status put_files(fw_strbuf *text, const fw_dataset *d) {
+    d = fw_dataset_of_rows(d);
     for (int32_t i = 0; i < d->source_n; i++) {
         const fw_dataset_source *s = &d->source[i];
         FW_TRY(fw_strbuf_printf(text, "%-10s%s: %s, shape %s, %lld row%s, %lld used\n", i == 0 ? "files" : "", s->path,
@@ -34,10 +40,25 @@ static fw_status put_files(fw_strbuf *text, const fw_dataset *d) {
     return FW_OK;
 }
 
-static fw_status put_counts(fw_strbuf *text, const fw_dataset *d, const fw_options *o) {
-    const fw_dataset_stats *s = &d->stats;
+/* Rows are those of the files; weights and what is held out come after. */
+static fw_status put_parts(fw_strbuf *text, const parts *p, const fw_options *o) {
+    const fw_dataset *held_out = p->held_out;
+    const int64_t held_n = held_out != NULL ? held_out->sample_n : 0;
+    if (held_out != NULL)
+        FW_TRY(fw_strbuf_printf(
+            text, "held out  %lld conversation%s, %lld tokens, %lld of them targets (val_size %g)\n", (long long)held_n,
+            fw_plural(held_n), (long long)held_out->stats.token_n, (long long)held_out->stats.target_n, o->val_size));
+    if (p->learnt->sample_n != fw_dataset_of_rows(p->learnt)->sample_n - held_n)
+        FW_TRY(fw_strbuf_printf(text, "weights   make %lld conversation%s an epoch of these\n",
+                                (long long)p->learnt->sample_n, fw_plural(p->learnt->sample_n)));
+    return FW_OK;
+}
+
+static fw_status put_counts(fw_strbuf *text, const parts *p, const fw_options *o) {
+    const fw_dataset *rows = fw_dataset_of_rows(p->learnt);
+    const fw_dataset_stats *s = &rows->stats;
     FW_TRY(fw_strbuf_printf(text, "rows      %lld: %lld used, %lld left out\n", (long long)s->conversation_n,
-                            (long long)d->sample_n, (long long)fw_dataset_dropped_n(d)));
+                            (long long)rows->sample_n, (long long)fw_dataset_dropped_n(rows)));
     for (int i = 0; i < FW_DROP_REASON_N; i++)
         if (s->drop_n[i] > 0)
             FW_TRY(fw_strbuf_printf(text, "          %lld: %s\n", (long long)s->drop_n[i],
@@ -56,7 +77,7 @@ static fw_status put_counts(fw_strbuf *text, const fw_dataset *d, const fw_optio
                                 "texts     %lld row%s the spelling of control tokens, which stays text; where a "
                                 "template rendered them: --allow_special_in_content true\n",
                                 (long long)s->spelt_n, s->spelt_n == 1 ? " has" : "s have"));
-    return FW_OK;
+    return put_parts(text, p, o);
 }
 
 static fw_status put_lengths(fw_strbuf *text, const fw_dataset *d) {
@@ -93,11 +114,12 @@ static fw_status put_packing(fw_strbuf *text, const fw_dataset *d, const fw_opti
                             fw_plural(packing.sequence_n), (long long)o->max_length, 100 * packing.efficiency);
 }
 
-static fw_status print_stats(const fw_dataset *d, const fw_options *o) {
+static fw_status print_stats(const parts *p, const fw_options *o) {
+    const fw_dataset *d = p->learnt;
     fw_strbuf text = {0};
     fw_status status;
     FW_TRY_OR(put_files(&text, d), done);
-    FW_TRY_OR(put_counts(&text, d, o), done);
+    FW_TRY_OR(put_counts(&text, p, o), done);
     FW_TRY_OR(put_lengths(&text, d), done);
     FW_TRY_OR(put_packing(&text, d, o), done);
     FW_TRY_OR(fw_terminal_write(text.data, text.len_bytes), done);
@@ -107,9 +129,9 @@ done:
 }
 
 /* A set that nothing can be learnt from is an error, but its figures are shown first. */
-static fw_status run_stats(const fw_dataset *d, const fw_options *o) {
-    FW_TRY(o->json ? print_json(d, o, 0) : print_stats(d, o));
-    return fw_dataset_check_targets(d);
+static fw_status run_stats(const parts *p, const fw_options *o) {
+    FW_TRY(o->json ? print_json(p, o, 0) : print_stats(p, o));
+    return fw_dataset_check_targets(p->learnt);
 }
 
 static fw_status print_problems(const fw_dataset *d) {
@@ -121,34 +143,36 @@ static fw_status print_problems(const fw_dataset *d) {
     return FW_OK;
 }
 
-static fw_status run_check(const fw_dataset *d, const fw_options *o) {
+static fw_status run_check(const parts *p, const fw_options *o) {
+    const fw_dataset *d = fw_dataset_of_rows(p->learnt);
     const int64_t dropped_n = fw_dataset_dropped_n(d);
     fw_strbuf text = {0};
     if (o->json) {
-        FW_TRY(print_json(d, o, 1));
+        FW_TRY(print_json(p, o, 1));
     } else {
         FW_TRY(print_problems(d));
         fw_status status = put_files(&text, d);
-        if (status == FW_OK) status = put_counts(&text, d, o);
+        if (status == FW_OK) status = put_counts(&text, p, o);
         if (status == FW_OK) status = fw_terminal_write(text.data, text.len_bytes);
         fw_strbuf_fini(&text);
         FW_TRY(status);
     }
-    FW_TRY(fw_dataset_check_targets(d));
+    FW_TRY(fw_dataset_check_targets(p->learnt));
     if (dropped_n == 0 || o->allow_dropped) return FW_OK;
     return fw_fail(FW_ERR_INPUT, "%lld of %lld row%s would be left out; mend them, or allow it with --allow_dropped",
                    (long long)dropped_n, (long long)d->stats.conversation_n, fw_plural(d->stats.conversation_n));
 }
 
-static fw_status with_dataset(const fw_options *o, fw_status (*run)(const fw_dataset *d, const fw_options *o)) {
+static fw_status with_dataset(const fw_options *o, fw_status (*run)(const parts *p, const fw_options *o)) {
     fw_data_source s;
-    fw_dataset *d = NULL;
+    parts p = {0};
     fw_status status;
     FW_TRY_OR(fw_cli_data_open(&s, o), done);
-    FW_TRY_OR(fw_data_prepare(&d, NULL, &s.prepare), done);
-    FW_TRY_OR(run(d, o), done);
+    FW_TRY_OR(fw_data_prepare(&p.learnt, &p.held_out, &s.prepare), done);
+    FW_TRY_OR(run(&p, o), done);
 done:
-    fw_dataset_destroy(d);
+    fw_dataset_destroy(p.held_out);
+    fw_dataset_destroy(p.learnt);
     fw_cli_data_close(&s);
     return status;
 }

@@ -112,7 +112,8 @@ static fw_status parse_flag(fw_options *o, fw_arguments *a, const char *flag) {
     return parse_value(o, a, id, spelling, name, value);
 }
 
-/* A list grows: `finewire data stats a.jsonl b.jsonl` is a.jsonl,b.jsonl. A comma in a name is one of the name. */
+/* A list grows: `finewire data stats a.jsonl b.jsonl` is a.jsonl,b.jsonl. A comma in the name of what is there is one of the
+ * name; else the argument is a list itself. */
 static fw_status add_to_list(fw_options *o, fw_option_id id, const char *argument) {
     char *const *field = (char *const *)(const void *)((const char *)o + fw_option_get(id)->offset);
     fw_strbuf list = {0};
@@ -121,8 +122,9 @@ static fw_status add_to_list(fw_options *o, fw_option_id id, const char *argumen
         FW_TRY_OR(fw_strbuf_puts(&list, *field), done);
         FW_TRY_OR(fw_strbuf_putc(&list, ','), done);
     }
+    const bool is_name = access(argument, F_OK) == 0;
     for (const char *c = argument; *c != 0; c++) {
-        if (*c == ',' || *c == '\\') FW_TRY_OR(fw_strbuf_putc(&list, '\\'), done);
+        if (is_name && (*c == ',' || *c == '\\')) FW_TRY_OR(fw_strbuf_putc(&list, '\\'), done);
         FW_TRY_OR(fw_strbuf_putc(&list, *c), done);
     }
     FW_TRY_OR(set(o, id, NULL, fw_option_get(id)->name, fw_strbuf_text(&list)), done);

@@ -76,6 +76,7 @@ static json_t *clean_string(const char *text) {
 }
 
 static fw_status add_files(json_t *report, const fw_dataset *d) {
+    d = fw_dataset_of_rows(d);
     json_t *files = json_array();
     FW_TRY(set(report, "files", files));
     for (int32_t i = 0; i < d->source_n; i++) {
@@ -127,15 +128,18 @@ static fw_status add_lengths(json_t *report, const fw_dataset *d) {
                          (json_int_t)longest->line));
 }
 
-static fw_status fill(json_t *report, const fw_dataset *d, int64_t max_length, fw_packing_strategy strategy,
-                      int problems) {
+static fw_status fill(json_t *report, const fw_dataset *d, const fw_dataset *held_out, int64_t max_length,
+                      fw_packing_strategy strategy, int problems) {
     const fw_dataset_stats *stats = &d->stats;
+    const fw_dataset *rows = fw_dataset_of_rows(d);
     const struct {
         const char *key;
         int64_t value;
-    } counts[] = {{"rows", stats->conversation_n},
-                  {"used", d->sample_n},
-                  {"left_out", fw_dataset_dropped_n(d)},
+    } counts[] = {{"rows", rows->stats.conversation_n},
+                  {"used", rows->sample_n},
+                  {"left_out", fw_dataset_dropped_n(rows)},
+                  {"held_out", held_out != NULL ? held_out->sample_n : 0},
+                  {"conversations_an_epoch", d->sample_n},
                   {"tokens", stats->token_n},
                   {"targets", stats->target_n},
                   {"truncated", stats->truncated_n},
@@ -160,11 +164,11 @@ static fw_status fill(json_t *report, const fw_dataset *d, int64_t max_length, f
     return problems ? add_problems(report, d) : FW_OK;
 }
 
-fw_status fw_dataset_report_json(json_t **out, const fw_dataset *d, int64_t max_length, fw_packing_strategy strategy,
-                                 int problems) {
+fw_status fw_dataset_report_json(json_t **out, const fw_dataset *d, const fw_dataset *held_out, int64_t max_length,
+                                 fw_packing_strategy strategy, int problems) {
     *out = json_object();
     FW_TRY(made(*out));
-    fw_status status = fill(*out, d, max_length, strategy, problems);
+    fw_status status = fill(*out, d, held_out, max_length, strategy, problems);
     if (status != FW_OK) {
         json_decref(*out);
         *out = NULL;

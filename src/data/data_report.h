@@ -29,9 +29,9 @@ fw_status fw_dataset_packing(fw_packing_report *out, const fw_dataset *d, int64_
 /* The data set whose list of dropped rows this one has: itself, or what it is a selection of. */
 const fw_dataset *fw_dataset_of_rows(const fw_dataset *d);
 
-/* Everything above as an object; json_decref. problems: also the list of dropped rows. */
-fw_status fw_dataset_report_json(json_t **out, const fw_dataset *d, int64_t max_length, fw_packing_strategy strategy,
-                                 int problems);
+/* Everything above as an object; json_decref. Rows are those of the files; held_out: what was split from d, or NULL. problems: also the list of dropped rows. */
+fw_status fw_dataset_report_json(json_t **out, const fw_dataset *d, const fw_dataset *held_out, int64_t max_length,
+                                 fw_packing_strategy strategy, int problems);
 
 /* One line of JSON for every dropped row: {"file", "line", "reason", "message"}. Removes the file when there is none. */
 fw_status fw_dataset_write_dropped(const fw_dataset *d, const char *path);

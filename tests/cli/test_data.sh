@@ -123,7 +123,19 @@ hash_of "$data/table.csv.gz" "$same"
 rm "$data/table.csv.gz"
 
 # weights: one twice, one left as it is
-expect 0 "rows      7: 6 used, 1 left out" data stats --dataset_name "$data/talk.jsonl:2,$data/table.csv" --model "$model"
+expect 0 "rows      5: 4 used, 1 left out" data stats --dataset_name "$data/talk.jsonl:2,$data/table.csv" --model "$model"
+has "weights   make 6 conversations an epoch of these"
+expect 0 "weights   make 6 conversations an epoch of these" data stats "$data/talk.jsonl:2,$data/table.csv" --model "$model"
+cp "$data/table.csv" "$folder/a,b.csv"
+expect 0 "rows      4: 4 used" data stats "$folder/a,b.csv" "$data/table.csv" --model "$model"
+
+# what val_size holds out is not in the figures, as in training
+expect 0 "rows      28: 27 used, 1 left out" data stats "$data" --model "$model" --val_size 5
+has "held out  5 conversations"
+expect 0 "" data stats "$data" --model "$model" --val_size 5 --json
+value "(27, 5, 22)" '(r["used"], r["held_out"], r["conversations_an_epoch"])'
+value 22 'sum(b["rows"] for b in r["lengths"])'
+expect 2 "val_size 27 holds out 27 of 27 conversations" data check "$data" --model "$model" --allow_dropped --val_size 27
 
 # the cache: used again, damaged and made anew, limited
 expect 0 "" data stats "$data/talk.jsonl" --model "$model" --dataset_cache_dir "$folder/kept"
