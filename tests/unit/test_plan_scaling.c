@@ -1,5 +1,6 @@
 /* How much of the throughput of one machine's GPUs is kept on many machines: what the model of docs/plan.md says of runs that
- * were published, with their models, cards and links, and one set of constants for all. */
+ * were published, with their models, cards and links, and one set of constants for all. Only the part that is kept is tested:
+ * how many tokens a second there are is off by more (docs/plan.md, Published runs). */
 #include "support/plan_lab.h"
 
 #include <setjmp.h>
@@ -19,8 +20,8 @@ static double kept(fw_test_plan *p, fw_shard_strategy strategy, int many) {
         const fw_plan_case c = fw_test_plan_case(p, strategy);
         each[i] = c.times.tokens_per_s / world[i];
     }
-    print_message("%s over %d GPUs: %.1f %% of the throughput of a GPU among eight\n", fw_shard_strategy_name(strategy),
-                  many, 100 * each[1] / each[0]);
+    print_message("%s over %d GPUs: %.1f %% of the throughput of a GPU among eight, which is %.0f tokens/s\n",
+                  fw_shard_strategy_name(strategy), many, 100 * each[1] / each[0], each[0]);
     return 100 * each[1] / each[0];
 }
 
@@ -35,7 +36,9 @@ static void test_torchtitan_8b(void **state) {
     p.s.recompute = false; /* theirs was selective, which recomputes no product */
     p.s.site.between.headline_rate = 8 * 50e9;
     p.s.site.between.real_rate = 0.8 * p.s.site.between.headline_rate;
-    fw_test_near(kept(&p, FW_SHARD_ZERO3, 128), 100 * 6514.0 / 6667, points);
+    const double predicted = kept(&p, FW_SHARD_ZERO3, 128);
+    fw_test_near(predicted, 100 * 6514.0 / 6667, points);
+    assert_true(100 - predicted > (100 - 100 * 6514.0 / 6667) / 3);
     fw_test_plan_fini(&p);
 }
 
@@ -52,11 +55,13 @@ static void test_ibm_7b(void **state) {
     p.s.shard.gradient_t = FW_BF16;
     p.s.site.between.headline_rate = 50e9;
     p.s.site.between.real_rate = 0.8 * p.s.site.between.headline_rate;
-    fw_test_near(kept(&p, FW_SHARD_ZERO3, 512), 90.9, points);
+    const double predicted = kept(&p, FW_SHARD_ZERO3, 512);
+    fw_test_near(predicted, 90.9, points);
+    assert_true(100 - predicted > (100 - 90.9) / 3); /* a model that loses next to nothing would not do */
     fw_test_plan_fini(&p);
 }
 
-/* MosaicML's llm-foundry, 7B (MPT) on A100 40 GB, 1600 Gbit/s a machine, 18 sequences of 2,048 a GPU, recomputed: 3,679
+/* MosaicML's llm-foundry, 7B (MPT, here by the shape of Llama 2 7B) on A100 40 GB, 1600 Gbit/s a machine, 18 sequences of 2,048 a GPU, recomputed: 3,679
  * tokens/s and GPU on 8 (four micro-batches of 12), 3,623 on 128. */
 static void test_llm_foundry_7b(void **state) {
     (void)state;
@@ -67,7 +72,9 @@ static void test_llm_foundry_7b(void **state) {
     p.s.shard.gradient_t = FW_BF16;
     p.s.site.between.headline_rate = 200e9;
     p.s.site.between.real_rate = 0.8 * p.s.site.between.headline_rate;
-    fw_test_near(kept(&p, FW_SHARD_ZERO3, 128), 100 * 3623.0 / 3679, points);
+    const double predicted = kept(&p, FW_SHARD_ZERO3, 128);
+    fw_test_near(predicted, 100 * 3623.0 / 3679, points);
+    assert_true(100 - predicted > (100 - 100 * 3623.0 / 3679) / 3);
     fw_test_plan_fini(&p);
 }
 
