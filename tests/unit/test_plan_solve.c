@@ -78,6 +78,24 @@ static void check_room(const char *model, const char *gpu, int world, fw_shard_s
     fw_test_plan_fini(&p);
 }
 
+/* A 70B on sixteen cards of 80 GB: states of 65.7 GiB fit, and beside them what is gathered and reduced at a time, 21.3 GiB
+ * for the edge and the blocks at work, does not, with prefetch or without; so the fewest are 24. */
+static void test_seventy_billion_at_work(void **state) {
+    (void)state;
+    fw_test_plan p;
+    fw_test_plan_init(&p, "Llama-3.1-70B", "h100-sxm", 16);
+    for (p.s.shard.prefetch = 1; p.s.shard.prefetch >= 0; p.s.shard.prefetch--) {
+        int fewest;
+        const fw_plan_case c = fw_test_plan_case(&p, FW_SHARD_ZERO3);
+        fw_test_near(fw_test_plan_state(&c) / 1073741824.0, 65.71, 0.05);
+        fw_test_near((double)c.part[FW_PLAN_GATHERED] / 1073741824.0, p.s.shard.prefetch > 0 ? 21.30 : 19.71, 0.02);
+        assert_false(c.fits);
+        assert_int_equal(fw_plan_fewest_devices(&fewest, &p.s, FW_SHARD_ZERO3), FW_OK);
+        assert_int_equal(fewest, 24);
+    }
+    fw_test_plan_fini(&p);
+}
+
 static void test_room(void **state) {
     (void)state;
     check_room("Qwen2.5-0.5B", "rtx4090", 1, FW_SHARD_DDP, true);
@@ -89,6 +107,7 @@ static void test_room(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_devices), cmocka_unit_test(test_room)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_devices), cmocka_unit_test(test_room),
+                                       cmocka_unit_test(test_seventy_billion_at_work)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
