@@ -15,7 +15,7 @@ enum { UNCOUNTED_STEPS = 2 };
 
 typedef struct run {
     const char *result_path;
-    double *tokens_per_s; /* of each step that counts */
+    double *tokens_per_s, *step_s; /* of each step that counts */
     int64_t counted_n;
     double loss;
     int64_t planned_bytes;
@@ -38,12 +38,19 @@ static void on_start(void *context, const fw_train_summary *s) {
 static void on_step(void *context, const fw_train_report *report) {
     run *r = context;
     r->loss = report->loss;
-    if (report->step > UNCOUNTED_STEPS) r->tokens_per_s[r->counted_n++] = report->tokens_per_s;
+    if (report->step <= UNCOUNTED_STEPS) return;
+    r->step_s[r->counted_n] = report->step_s;
+    r->tokens_per_s[r->counted_n++] = report->tokens_per_s;
 }
 
 static int compare(const void *a, const void *b) {
     const double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
+}
+
+static double median(double *values, int64_t n) {
+    qsort(values, (size_t)n, sizeof *values, compare);
+    return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
 static fw_status save(json_t *result, const char *path) {
@@ -58,10 +65,11 @@ static void on_done(void *context, const fw_train_result *result) {
     if (r->rank != 0 || r->counted_n == 0 || result->step < result->step_n) return;
     const fw_shard_counters *t = &result->traffic;
     const int64_t steps = result->traffic_steps > 0 ? result->traffic_steps : 1;
-    qsort(r->tokens_per_s, (size_t)r->counted_n, sizeof *r->tokens_per_s, compare);
+    const double step_s = median(r->step_s, r->counted_n), all_s = result->train_s;
+    const double waited_part = all_s > 0 ? (double)t->wait_ns * 1e-9 / all_s : 0;
     r->status = save(
-        json_pack("{s:f, s:f, s:f, s:I, s:I, s:I, s:f}", "tokens_per_s", r->tokens_per_s[r->counted_n / 2], "step_s",
-                  result->train_s / (double)steps, "waited_s", (double)t->wait_ns * 1e-9 / (double)steps, "sent_bytes",
+        json_pack("{s:f, s:f, s:f, s:I, s:I, s:I, s:f}", "tokens_per_s", median(r->tokens_per_s, r->counted_n),
+                  "step_s", step_s, "waited_s", waited_part * step_s, "sent_bytes",
                   (json_int_t)((t->all_reduce_bytes + t->reduce_scatter_bytes + t->all_gather_bytes) / (uint64_t)steps),
                   "planned_bytes", (json_int_t)r->planned_bytes, "peak_bytes", (json_int_t)result->peak_bytes, "loss",
                   isfinite(r->loss) ? r->loss : 0.0),
@@ -93,7 +101,8 @@ static fw_status train(const fw_options *given, fw_strategy strategy, char *fold
     fw_train_hooks hooks = {
         .context = &r, .keeps_nothing = true, .place = on_place, .start = on_start, .step = on_step, .done = on_done};
     bool reports = false;
-    FW_TRY(FW_NEW_ARRAY(r.tokens_per_s, (size_t)o.bench_steps));
+    FW_TRY(FW_NEW_ARRAY(r.tokens_per_s, 2 * (size_t)o.bench_steps));
+    r.step_s = r.tokens_per_s + o.bench_steps;
     fw_status status = fw_train_run(&o, &hooks, &reports);
     fw_free(r.tokens_per_s);
     if (status == FW_OK) return r.status;

@@ -155,7 +155,7 @@ done:
 fw_status fw_cli_bench(const fw_options *o) {
     bool must_launch;
     FW_TRY(fw_cli_must_launch(&must_launch, (int)o->num_processes));
-    if (must_launch) return fw_cli_launch((int)o->num_processes);
+    if (must_launch) return fw_cli_launch((int)o->num_processes, true);
     fw_job job;
     fw_bench_show show = {0};
     fw_interrupt_install();

@@ -24,7 +24,7 @@ static fw_status try_strategy(fw_bench_step_row *row, const fw_options *o, const
     if (setenv(FW_BENCH_STEP_VARIABLE, value, 1) != 0) return fw_fail(FW_ERR_NOMEM, "out of memory");
     FW_TRY_OR(fw_path_join(&own, folder, name), done);
     FW_TRY_OR(fw_dir_make(own), done);
-    FW_TRY_OR(fw_cli_launch_ranks((int)o->num_processes, &exit_code), done);
+    FW_TRY_OR(fw_cli_launch_ranks((int)o->num_processes, true, &exit_code), done);
     status = fw_cli_status_of_exit_code(exit_code);
     if (status == FW_OK || status == FW_ERR_FIT) {
         FW_TRY_OR(fw_bench_step_read(row, own), done);
@@ -59,7 +59,8 @@ static fw_status show_table(const fw_options *o, const fw_bench_step_row *rows, 
         (long long)o->bench_steps, "strategy", "tokens/s", "against", "step", "waited", "sent", "planned", "peak",
         "loss", "", "", fw_strategy_words[rows[0].strategy], "(ms)", "(%)", "a rank", "a rank", "a rank", ""));
     for (int i = 0; i < n; i++) FW_TRY(show_row(&rows[i], &rows[0]));
-    FW_TRY(fw_terminal_printf("# step and waiting for collectives (of the slowest rank): mean of all steps\n"));
+    FW_TRY(fw_terminal_printf("# tokens/s and step: median of the steps that count; waited, for collectives: part of "
+                              "all steps, of the slowest rank\n"));
     if (best < 0) return FW_OK;
     return fw_terminal_printf("recommendation = %s: %s\n", fw_strategy_words[rows[best].strategy], reason);
 }
@@ -131,9 +132,12 @@ static fw_status compare(const fw_options *o, const char *folder) {
 fw_status fw_cli_bench_step(const fw_options *o) {
     const char *run = getenv(FW_BENCH_STEP_VARIABLE);
     if (run != NULL && getenv("RANK") != NULL) return fw_bench_step_rank(o, run);
-    if (getenv("RANK") != NULL || getenv("WORLD_SIZE") != NULL)
+    const char *mpi_rank = getenv("OMPI_COMM_WORLD_RANK");
+    if (getenv("RANK") != NULL || getenv("WORLD_SIZE") != NULL || mpi_rank != NULL) {
+        if (mpi_rank != NULL && strcmp(mpi_rank, "0") != 0) fw_terminal_error_was_shown(); /* one of them says so */
         return fw_fail(FW_ERR_OPTION, "finewire bench step starts its own ranks, one strategy after the other: run it "
                                       "without another launcher, with --num_processes");
+    }
     const char *temporary = getenv("TMPDIR");
     char folder[4096];
     snprintf(folder, sizeof folder, "%s/finewire-bench-XXXXXX",

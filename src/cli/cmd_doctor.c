@@ -79,6 +79,19 @@ static bool has_finding(const fw_findings *f, const char *check) {
     return false;
 }
 
+static bool is_about_nothing(const fw_check *check, const fw_machine *m) { return check->of_gpus && m->gpu_n == 0; }
+
+/* The names of the checks that found nothing: of those that had something to look at, or of the others. */
+static fw_status add_quiet(fw_strbuf *text, const fw_findings *f, const fw_machine *m, bool about_nothing, int *n) {
+    *n = 0;
+    for (size_t i = 0; fw_check_at(i) != NULL; i++) {
+        const fw_check *check = fw_check_at(i);
+        if (has_finding(f, check->name) || is_about_nothing(check, m) != about_nothing) continue;
+        FW_TRY(fw_strbuf_printf(text, "%s%s", (*n)++ == 0 ? "" : ", ", check->name));
+    }
+    return FW_OK;
+}
+
 /* The gravest first; within a level in the order of the checks. */
 static fw_status add_text(fw_strbuf *text, const fw_findings *f, const fw_machine *m) {
     int count[3] = {0};
@@ -90,13 +103,15 @@ static fw_status add_text(fw_strbuf *text, const fw_findings *f, const fw_machin
                                     f->item[i].text, f->item[i].remedy));
         }
     FW_TRY(fw_strbuf_puts(text, "fine     "));
-    const char *before = "";
-    for (size_t i = 0; fw_check_at(i) != NULL; i++) {
-        if (has_finding(f, fw_check_at(i)->name)) continue;
-        FW_TRY(fw_strbuf_printf(text, "%s%s", before, fw_check_at(i)->name));
-        before = ", ";
+    int n;
+    FW_TRY(add_quiet(text, f, m, false, &n));
+    FW_TRY(fw_strbuf_puts(text, n == 0 ? "nothing\n" : "\n"));
+    if (m->gpu_n == 0) {
+        FW_TRY(fw_strbuf_puts(text, "no GPUs  nothing to look at for "));
+        FW_TRY(add_quiet(text, f, m, true, &n));
+        FW_TRY(fw_strbuf_puts(text, n == 0 ? "other checks\n" : "\n"));
     }
-    return fw_strbuf_printf(text, "%s\n%s: %d broken, %d warning%s, %d note%s\n", before[0] == 0 ? "nothing" : "",
+    return fw_strbuf_printf(text, "%s: %d broken, %d warning%s, %d note%s\n",
                             m->host_name[0] != 0 ? m->host_name : "this machine", count[FW_FINDING_BROKEN],
                             count[FW_FINDING_WARNING], fw_plural(count[FW_FINDING_WARNING]), count[FW_FINDING_NOTE],
                             fw_plural(count[FW_FINDING_NOTE]));
@@ -132,6 +147,8 @@ fw_status fw_cli_doctor(const fw_options *o) {
     fw_strbuf text = {0};
     fw_doctor_context context = {.other_hosts = o->hosts != NULL, .checkpoint_keep_n = o->save_total_limit};
     fw_status status;
+    if (o->hosts != NULL && o->hosts[strspn(o->hosts, ", ")] == 0)
+        return fw_fail(FW_ERR_OPTION, "hosts is \"%.40s\", which names none: give names with commas between", o->hosts);
     FW_TRY(fw_cli_machine(&m, o, o->hosts != NULL ? o->hosts : ""));
     if (m->host_n > 1) context.other_hosts = true; /* a snapshot that was taken for a job of several */
     if (m->gpu_n > 0) ask_plugin(&context, plugin_error, o->from == NULL);

@@ -26,7 +26,7 @@ static fw_status print_text(const fw_evaluate_result *r) {
 fw_status fw_cli_eval(const fw_options *options) {
     bool must_launch;
     FW_TRY(fw_cli_must_launch(&must_launch, (int)options->num_processes));
-    if (must_launch) return fw_cli_launch((int)options->num_processes);
+    if (must_launch) return fw_cli_launch((int)options->num_processes, true);
     fw_evaluate_result result;
     bool reports;
     fw_status status = fw_evaluate_run(options, &result, &reports);

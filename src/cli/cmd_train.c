@@ -205,7 +205,7 @@ static void on_done(void *context, const fw_train_result *r) {
 fw_status fw_cli_train(const fw_options *options) {
     bool must_launch;
     FW_TRY(fw_cli_must_launch(&must_launch, (int)options->num_processes));
-    if (must_launch) return fw_cli_launch((int)options->num_processes);
+    if (must_launch) return fw_cli_launch((int)options->num_processes, false);
     display d = {.options = options, .world = 1};
     fw_train_hooks hooks = {.context = &d,
                             .place = on_place,

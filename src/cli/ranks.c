@@ -43,7 +43,7 @@ fw_status fw_cli_status_of_exit_code(int code) {
     return FW_ERR_RANK;
 }
 
-fw_status fw_cli_launch_ranks(int process_n, int *exit_code) {
+fw_status fw_cli_launch_ranks(int process_n, bool keeps_nothing, int *exit_code) {
     fw_terminal_set_rank(-1, process_n); /* the launcher: rank 0 has the bar */
     char self[4096];
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
@@ -56,15 +56,15 @@ fw_status fw_cli_launch_ranks(int process_n, int *exit_code) {
     FW_TRY(FW_NEW_ARRAY(argv, argc + 1));
     for (size_t i = 1; i < argc; i++) argv[i] = given[i];
     argv[0] = self; /* this very file, wherever PATH leads by now */
-    fw_launch_options options = {.process_n = process_n, .on_event = on_event};
+    fw_launch_options options = {.process_n = process_n, .on_event = on_event, .keeps_nothing = keeps_nothing};
     fw_status status = fw_launch(&options, argv, exit_code);
     fw_free(argv);
     return status;
 }
 
-fw_status fw_cli_launch(int process_n) {
+fw_status fw_cli_launch(int process_n, bool keeps_nothing) {
     int exit_code = 0;
-    FW_TRY(fw_cli_launch_ranks(process_n, &exit_code));
+    FW_TRY(fw_cli_launch_ranks(process_n, keeps_nothing, &exit_code));
     const fw_status status = fw_cli_status_of_exit_code(exit_code);
     if (status != FW_OK) {
         fw_terminal_error_was_shown();

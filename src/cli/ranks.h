@@ -10,10 +10,10 @@
  * WORLD_SIZE are not set, nor mpirun's OMPI_COMM_WORLD_SIZE). An error when a launcher has, with another number than was asked for. */
 fw_status fw_cli_must_launch(bool *must, int process_n);
 /* The same without a judgement: *exit_code is the job's (comm/launcher.h). */
-fw_status fw_cli_launch_ranks(int process_n, int *exit_code);
+fw_status fw_cli_launch_ranks(int process_n, bool keeps_nothing, int *exit_code);
 fw_status fw_cli_status_of_exit_code(int code);
 /* Start them, with the same arguments, and wait. The failing rank has printed its error; the status returned leads to
- * its exit code and prints nothing more. */
-fw_status fw_cli_launch(int process_n);
+ * its exit code and prints nothing more. keeps_nothing: as in fw_launch_options. */
+fw_status fw_cli_launch(int process_n, bool keeps_nothing);
 
 #endif

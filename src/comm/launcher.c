@@ -136,25 +136,26 @@ static void reap(fw_launch_job *job) {
 }
 
 static void take_signal(fw_launch_job *job, int number) {
+    const char *stop = job->options->keeps_nothing ? "stop" : "save what they have trained and stop";
     uint64_t now_ns = fw_host_now_ns();
     if (number == SIGUSR1) { /* a batch system's warning: what it sends next is still a first signal */
         if (job->handed_signal != 0) return;
         job->handed_signal = number;
         signal_ranks(job, number);
-        tell(job, (fw_launch_event){.kind = FW_LAUNCH_SIGNAL, .rank = -1, .signal = number},
-             "SIGUSR1: the ranks save what they have trained and stop");
+        tell(job, (fw_launch_event){.kind = FW_LAUNCH_SIGNAL, .rank = -1, .signal = number}, "SIGUSR1: the ranks %s",
+             stop);
     } else if (job->handed_signal == 0 || job->handed_signal == SIGUSR1) {
         job->handed_signal = number;
         job->handed_ns = now_ns;
         signal_ranks(job, number);
         tell(job, (fw_launch_event){.kind = FW_LAUNCH_SIGNAL, .rank = -1, .signal = number},
-             "%s: the ranks save what they have trained and stop; once more stops them at once",
-             name_of_signal(number));
+             "%s: the ranks %s; once more stops them at once", name_of_signal(number), stop);
     } else if (number != SIGHUP && now_ns - job->handed_ns > bounce_ns) { /* a closing terminal may say it twice */
         signal_ranks(job, SIGKILL);
         job->hurried = 1;
         tell(job, (fw_launch_event){.kind = FW_LAUNCH_KILLED, .rank = -1, .signal = number},
-             "a second signal (%s): the ranks were killed before they had saved", name_of_signal(number));
+             "a second signal (%s): the ranks were killed%s", name_of_signal(number),
+             job->options->keeps_nothing ? "" : " before they had saved");
     }
 }
 

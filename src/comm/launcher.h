@@ -40,6 +40,7 @@ typedef struct fw_launch_options {
     double grace_s;                                                /* after the first failure; 0: 5 */
     void (*on_event)(void *context, const fw_launch_event *event); /* may be NULL */
     void *context;
+    int keeps_nothing; /* ranks have nothing to save when a signal stops them: for what is said then */
 } fw_launch_options;
 
 /* Run process_n ranks of argv (argv[0] is looked up in PATH; NULL-terminated); returns when none is left.

@@ -170,10 +170,12 @@ fw_status fw_check_acs(fw_findings *out, const fw_machine *m, const fw_doctor_co
     if (on_n > 0)
         FW_TRY(fw_finding_add(
             out, FW_FINDING_WARNING,
-            is_virtual ? "whoever runs the virtual machine must switch ACS off or give GPUs below one switch "
-                         "(ATS); until then NCCL_P2P_DISABLE=1 is slower and safe"
-                       : "switch ACS off in the firmware (BIOS), or with setpci on each bridge at every boot; "
-                         "until then NCCL_P2P_DISABLE=1 is slower and safe",
+            is_virtual
+                ? "the host needs ACS on for its virtual machines and cannot switch it off for this one; ask "
+                  "whoever runs it for ATS and for GPUs under one switch passed on together, or expect NCCL to go "
+                  "through shared memory (NCCL_P2P_DISABLE=1: slower and safe)"
+                : "switch ACS off in the firmware (BIOS), or with setpci on each bridge at every boot; "
+                  "until then NCCL_P2P_DISABLE=1 is slower and safe",
             "ACS is on in %d bridge%s above the GPUs (%s first): peer access takes the way through the "
             "CPU, and may hang",
             on_n, on_n == 1 ? "" : "s", first));

@@ -4,28 +4,28 @@
 
 #include "machine/doctor.h"
 
-/* name, what it looks at; fw_check_NAME is the function. */
+/* name, what it looks at, whether that is GPUs; fw_check_NAME is the function. */
 #define FW_CHECKS(X)                                                                                                   \
-    X(driver, "driver, its module, the GPUs that it shows")                                                            \
-    X(cuda, "CUDA of the driver and of the plugin")                                                                    \
-    X(busy, "processes and memory on the GPUs")                                                                        \
-    X(modes, "compute mode, MIG, different GPUs")                                                                      \
-    X(health, "memory errors, throttling, NVLinks, fabric manager")                                                    \
-    X(peer, "peer access between GPUs")                                                                                \
-    X(pcie, "PCIe generation and lanes")                                                                               \
-    X(acs, "ACS and IOMMU")                                                                                            \
-    X(shm, "/dev/shm")                                                                                                 \
-    X(memlock, "limit of locked memory")                                                                               \
-    X(files, "limit of open files")                                                                                    \
-    X(environment, "NCCL_* and CUDA_* settings")                                                                       \
-    X(network, "InfiniBand and other cards")                                                                           \
-    X(hosts, "names of hosts")                                                                                         \
-    X(clock, "synchronised clock")                                                                                     \
-    X(disk, "room for checkpoints")                                                                                    \
-    X(cpu, "instructions, threads, governor")                                                                          \
-    X(cgroup, "limits of the control group")
+    X(driver, "driver, its module, the GPUs that it shows", true)                                                      \
+    X(cuda, "CUDA of the driver and of the plugin", true)                                                              \
+    X(busy, "processes and memory on the GPUs", true)                                                                  \
+    X(modes, "compute mode, MIG, different GPUs", true)                                                                \
+    X(health, "memory errors, throttling, NVLinks, fabric manager", true)                                              \
+    X(peer, "peer access between GPUs", true)                                                                          \
+    X(pcie, "PCIe generation and lanes", true)                                                                         \
+    X(acs, "ACS and IOMMU", true)                                                                                      \
+    X(shm, "/dev/shm", false)                                                                                          \
+    X(memlock, "limit of locked memory", false)                                                                        \
+    X(files, "limit of open files", false)                                                                             \
+    X(environment, "NCCL_* and CUDA_* settings", false)                                                                \
+    X(network, "InfiniBand and other cards", false)                                                                    \
+    X(hosts, "names of hosts", false)                                                                                  \
+    X(clock, "synchronised clock", false)                                                                              \
+    X(disk, "room for checkpoints", false)                                                                             \
+    X(cpu, "instructions, threads, governor", false)                                                                   \
+    X(cgroup, "limits of the control group", false)
 
-#define FW_CHECK_DECLARE(name, about)                                                                                  \
+#define FW_CHECK_DECLARE(name, about, of_gpus)                                                                         \
     fw_status fw_check_##name(fw_findings *out, const fw_machine *m, const fw_doctor_context *c);
 FW_CHECKS(FW_CHECK_DECLARE)
 #undef FW_CHECK_DECLARE

@@ -9,7 +9,7 @@
 #include <string.h>
 
 static const fw_check checks[] = {
-#define ROW(name, about) {#name, about, fw_check_##name},
+#define ROW(name, about, of_gpus) {#name, about, of_gpus, fw_check_##name},
     FW_CHECKS(ROW)
 #undef ROW
 };

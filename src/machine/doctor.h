@@ -40,6 +40,7 @@ typedef fw_status (*fw_check_run)(fw_findings *out, const fw_machine *m, const f
 typedef struct fw_check {
     const char *name;  /* "pcie" */
     const char *about; /* what it looks at */
+    bool of_gpus;      /* without GPUs there is nothing that it could find fine */
     fw_check_run run;  /* errors: FW_ERR_NOMEM */
 } fw_check;
 

@@ -41,7 +41,7 @@ typedef struct fw_collective_bench {
     int warmup_n, iter_n;
     bool check;
     fw_sweep sweep;
-    bool (*stop)(void); /* asked between sizes, on every rank; one that says so stops all. May be NULL */
+    bool (*stop)(void); /* asked every quarter of a second, on every rank; one that says so stops all. May be NULL */
     /* Tests: called with the result before it is compared, in memory of the host. May be NULL. */
     void (*tamper)(int rank, void *result, size_t bytes);
     void *send, *receive; /* memory of fw_comm_alloc */

@@ -3,12 +3,6 @@
 
 #include "base/alloc.h"
 
-static fw_status agree_to_go_on(const fw_collective_bench *b) {
-    int64_t stop = b->stop != NULL && b->stop();
-    FW_TRY(fw_comm_max_i64(b->comm, &stop, 1));
-    return stop ? fw_fail(FW_ERR_INTERRUPTED, "interrupted by a signal") : FW_OK;
-}
-
 fw_status fw_collective_take_buffers(fw_collective_bench *b) {
     const size_t bytes = (size_t)b->sweep.max_bytes;
     FW_TRY(fw_comm_alloc(b->comm, &b->send, bytes, "the buffer to send from (-e)"));
@@ -27,10 +21,12 @@ void fw_collective_free_buffers(fw_collective_bench *b) {
 fw_status fw_collective_measure(const fw_collective_bench *b, void (*show)(void *context, const fw_collective_row *row),
                                 void *context) {
     fw_collective_run u = {.b = b, .world = fw_comm_world(b->comm), .me = fw_comm_rank(b->comm)};
+    int64_t before_bytes = 0;
     for (int64_t asked = 0; (asked = fw_sweep_next(&b->sweep, asked)) > 0;) {
-        FW_TRY(agree_to_go_on(b));
         fw_collective_row row = {.shape = fw_collective_shape_of(b->what, asked, b->dtype, u.world)};
-        if (row.shape.bytes == 0) continue; /* too small to be cut into parts */
+        if (row.shape.bytes == 0) continue;            /* too small to be cut into parts */
+        if (row.shape.bytes == before_bytes) continue; /* rounded, it is the size that was just measured */
+        before_bytes = row.shape.bytes;
         u.shape = row.shape;
         FW_TRY(fw_collective_try(&u, false, &row.out_of_place));
         FW_TRY(fw_collective_try(&u, true, &row.in_place));

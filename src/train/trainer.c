@@ -246,6 +246,7 @@ static fw_status report(trainer *t, int64_t step, const fw_step_result *r, uint6
                             .learning_rate = fw_schedule_rate(&t->schedule, step),
                             .grad_norm = r->grad_norm,
                             .tokens_per_s = (double)r->token_n / seconds,
+                            .step_s = seconds,
                             .logged = step % t->o->logging_steps == 0 || step == t->step_n};
     if (told.logged) {
         double window_s = (double)t->window.ns * 1e-9;

@@ -34,6 +34,8 @@ says '^# Out of bounds values : 0 OK$'
 says '^# Avg bus bandwidth    : [0-9.e-]+$'
 run 0 alltoall --num_processes 3 -b 4K -e 4K -d bfloat16 -c 0
 says ' 4080           680  bfloat16    none      -1 .* N/A +N/A +N/A +N/A +N/A$'
+run 0 allgather --num_processes 2 -b 64 -e 128 -i 7 -n 2 # sizes that are rounded to the same one: once
+[ "$(grep -oE '^ +[0-9]+' "$folder/out" | tr -d ' ' | tr '\n' ' ')" = "64 96 " ] || { echo "$command: other sizes than 64 and 96"; cat "$folder/out"; failed=1; }
 run 0 broadcast --num_processes 3 -b 4KB -e 4KB -r 2 -n 3
 says ' 4000          1000     float    none       2 '
 
@@ -131,6 +133,14 @@ wait $pid
 code=$?
 [ $code -eq 5 ] || { echo "a killed rank: exit code $code"; cat "$folder/err"; failed=1; }
 says 'error: rank [01] .*(killed|died|signal)'
+start # within one size
+started=$SECONDS
+kill -TERM $pid
+wait $pid
+code=$?
+[ $code -eq 130 ] || { echo "SIGTERM in a collective: exit code $code"; cat "$folder/err"; failed=1; }
+[ $((SECONDS - started)) -lt 10 ] || { echo "SIGTERM in a collective: $((SECONDS - started)) s"; failed=1; }
+says 'SIGTERM: the ranks stop; once more stops them at once$'
 "$FINEWIRE" bench gemm --num_processes 2 >"$folder/out" 2>"$folder/err" &
 pid=$!
 for _ in $(seq 100); do [ -s "$folder/out" ] && break; sleep 0.1; done

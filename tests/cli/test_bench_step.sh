@@ -4,7 +4,7 @@ set -uo pipefail
 failed=0
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE
+unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE
 mkdir "$folder/tmp"
 export TMPDIR=$folder/tmp
 python3 "$FW_SOURCE_DIR/bench/make_random_model.py" tiny "$folder/model" >/dev/null || exit 1
@@ -38,6 +38,11 @@ clean() {
   [ -z "$(ls -A "$TMPDIR")" ] || { echo "$command left files in TMPDIR"; ls -R "$TMPDIR"; failed=1; rm -rf "${TMPDIR:?}"/*; }
   [ ! -e "$folder/run" ] || { echo "$command wrote into output_dir"; failed=1; rm -rf "$folder/run"; }
 }
+
+OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 run 2 "$folder/recipe.yaml"
+says 'starts its own ranks, one strategy after the other'
+OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 run 2 "$folder/recipe.yaml"
+if [ -s "$folder/out" ] || [ -s "$folder/err" ]; then echo "$command: mpirun's rank 1 says it too"; failed=1; fi
 
 run 0 "$folder/recipe.yaml" --bench_steps 3
 says '^# bench step: .*/model, 2 ranks, batch 1 x 1 x 1024, 3 steps of each'

@@ -106,6 +106,8 @@ NCCL_SHM_DISABLE=0 runs doctor; lacks NCCL_SHM_DISABLE
 rm "$folder/.nccl.conf"
 
 # other hosts are looked up
+for hosts in "" ",,,"; do expect 2 doctor --hosts "$hosts"; says "names none"; done
+FINEWIRE_NVML=$folder/none.so runs doctor; if ! grep -q '^no GPUs  nothing to look at for .*peer, pcie, acs$' "$folder/out"; then lacks "fine     driver"; lacks "peer, pcie"; fi
 expect 2 doctor --hosts nowhere.invalid; prints "broken   hosts       the name nowhere.invalid of another host is not known"
 
 # the disk: of a model, and of a recipe, whose other options are checked but of no use here
