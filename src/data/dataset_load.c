@@ -7,11 +7,16 @@
  * more than a piece is in memory beside the result. */
 enum { PIECE_BYTES = 1 << 20, PIECE_ROWS_MAX = 1 << 16 }; /* of a thread */
 
+/* A template without end takes long to find out, for each row anew: when it is all that the first rows show, it is an error,
+ * also where rows may be left out. */
+enum { SPENT_ROWS_MAX = 20 };
+
 typedef struct part {
     fw_dataset *dataset;
     fw_encoder *encoder; /* kept from piece to piece, with its cache of words */
     fw_row_cursor cursor;
     fw_conversation_tokens tokens;
+    int64_t spent_n; /* rows of the piece on which the template came to its limits */
     fw_status status;
     fw_trail trail;
 } part;
@@ -26,12 +31,14 @@ typedef struct load {
     part *part;
     int thread_n;
     int64_t done_n, all_n; /* rows, for progress */
+    int64_t spent_n;       /* the rows so far, while it is all of them; else -1 */
 } load;
 
 static fw_status encode(load *l, part *p, const fw_conversation *c, fw_row_place *place) {
     fw_status status = fw_conversation_encode(&p->tokens, p->encoder, l->chat, c, &l->options->labels);
     if (status == FW_ERR_INPUT) {
         fw_fail_context(status, "%s:%lld: ", l->path, (long long)c->line);
+        p->spent_n += !c->is_text && p->tokens.rendering.memory.is_spent;
         place->reason = FW_DROP_TEMPLATE;
     }
     FW_TRY(status);
@@ -74,8 +81,20 @@ static void load_on_thread(void *context, int index, int thread_n) {
     if (p->status != FW_OK) fw_trail_copy(&p->trail);
 }
 
+/* Decided by the first rows alone, whatever the number of threads. */
+static fw_status check_spent(load *l, const fw_dataset *d) {
+    int64_t spent_n = 0;
+    if (l->spent_n < 0) return FW_OK;
+    for (int i = 0; i < l->thread_n; i++) spent_n += l->part[i].spent_n;
+    l->spent_n = spent_n == l->last - l->first ? l->spent_n + spent_n : -1;
+    if (l->spent_n < SPENT_ROWS_MAX) return FW_OK;
+    return fw_fail(FW_ERR_INPUT, "the chat template comes to its limits on each of the first %d rows: %.700s",
+                   SPENT_ROWS_MAX, d->dropped_n > 0 ? d->dropped[d->dropped_n - 1].message : "");
+}
+
 static fw_status load_piece(load *l, fw_dataset *d) {
     fw_status status = FW_OK;
+    for (int i = 0; i < l->thread_n; i++) l->part[i].spent_n = 0;
     fw_threads_run(l->options->threads, load_on_thread, l);
     for (int i = 0; i < l->thread_n && status == FW_OK; i++) {
         part *p = &l->part[i];
@@ -97,6 +116,7 @@ static int64_t piece_end(const load *l, const fw_rows *rows, int64_t first) {
     const int64_t n = fw_rows_n(rows), bytes = (int64_t)PIECE_BYTES * l->thread_n;
     int64_t most = first + (int64_t)PIECE_ROWS_MAX * l->thread_n, low = first + 1;
     if (most > n) most = n;
+    if (l->spent_n >= 0 && most > first + SPENT_ROWS_MAX - l->spent_n) most = first + SPENT_ROWS_MAX - l->spent_n;
     while (low < most) { /* the largest end whose rows are within the bytes */
         int64_t middle = low + (most - low + 1) / 2;
         if (fw_rows_bytes(rows, first, middle) <= bytes)
@@ -122,6 +142,7 @@ static fw_status load_file(load *l, fw_dataset *d, const char *path, int32_t set
     for (l->first = 0; l->first < fw_rows_n(rows); l->first = l->last) {
         l->last = piece_end(l, rows, l->first);
         FW_TRY_OR(load_piece(l, d), done);
+        FW_TRY_OR(check_spent(l, d), done);
         fw_rows_pass(rows, l->last);
         l->done_n += l->last - l->first;
         if (l->options->progress != NULL) l->options->progress(l->options->progress_context, l->done_n, l->all_n);

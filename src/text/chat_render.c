@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 
+#include <stdio.h>
 #include <string.h>
 
 const char *fw_chat_field_name(fw_chat_field field) {
@@ -84,6 +85,20 @@ static fw_status count_dropped(fw_chat_rendering *r, const json_t *messages) {
     return FW_OK;
 }
 
+/* A message of calls may have no content, but a template may need one: it is given what the file has, as others do. */
+static fw_status add_remedy(const json_t *messages) {
+    char message[FW_TRAIL_MESSAGE_BYTES];
+    snprintf(message, sizeof message, "%s", fw_trail_message());
+    for (size_t i = 0; i < json_array_size(messages); i++) {
+        const json_t *content = json_object_get(json_array_get(messages, i), "content");
+        if (content != NULL && !json_is_null(content)) continue;
+        return fw_fail(FW_ERR_INPUT,
+                       "%.700s; messages[%zu] has no content: if the template needs one, write \"content\": \"\"",
+                       message, i);
+    }
+    return FW_ERR_INPUT;
+}
+
 fw_status fw_chat_render(fw_chat_rendering *r, const fw_chat_template *chat, const fw_conversation *c, unsigned flags) {
     const fw_jinja_program *program = c->tools != NULL && chat->with_tools ? chat->with_tools : chat->plain;
     fw_jinja_input input = {.messages = c->messages,
@@ -96,7 +111,9 @@ fw_status fw_chat_render(fw_chat_rendering *r, const fw_chat_template *chat, con
     fw_jinja_output out;
     r->text_bytes = r->segment_n = r->reasoning_dropped_n = r->turn_dropped_n = 0;
     if (program == NULL) return fw_fail(FW_ERR_INPUT, "%s", chat->absent ? chat->absent : "there is no chat template");
-    FW_TRY(fw_jinja_render(&out, &r->memory, program, &input));
+    fw_status status = fw_jinja_render(&out, &r->memory, program, &input);
+    if (status == FW_ERR_INPUT && !r->memory.is_spent) status = add_remedy(c->messages);
+    FW_TRY(status);
     r->text = out.text;
     r->text_bytes = out.bytes;
     FW_TRY(cut_by_origin(r, &out));

@@ -80,6 +80,11 @@ say "
 train 3 'chat_template.jinja:2: there is no filter "nosuch" here'
 say "{% for i in range(100000) %}{% for k in range(100000) %}{% endfor %}{% endfor %}"
 train 3 "chat_template.jinja:1: the template needs more than 64 MiB of memory"
+for i in {1..30}; do cat data.jsonl; done >many.jsonl
+expect 3 "the chat template comes to its limits on each of the first 20 rows: many.jsonl:20" data stats many.jsonl --model model
+say "{% for m in messages %}{{ m.role + m.content }}{% endfor %}"
+printf '{"messages": [%s, {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": {}}}]}]}\n' "$user" >bare.jsonl
+expect 3 'messages[1] has no content: if the template needs one, write "content": ""' data check bare.jsonl --model model
 say "{{ raise_exception('only poems') }}"
 train 3 "the chat template refuses this conversation: only poems"
 say "{% for m in messages %}"

@@ -28,9 +28,11 @@ static fw_status add_chunk(fw_jinja_memory *m, size_t bytes) {
 }
 
 fw_status fw_jinja_take(fw_jinja_memory *m, void **out, size_t bytes) {
-    if (bytes > m->limit_bytes || m->taken_bytes > m->limit_bytes - bytes)
+    if (bytes > m->limit_bytes || m->taken_bytes > m->limit_bytes - bytes) {
+        m->is_spent = true;
         return fw_fail(FW_ERR_INPUT, "the template needs more than %zu MiB of memory; is it a loop without end?",
                        m->limit_bytes >> 20);
+    }
     size_t padded = (bytes + ALIGN - 1) / ALIGN * ALIGN;
     if (m->chunk == NULL || padded > m->chunk->size - m->chunk->used) FW_TRY(add_chunk(m, padded));
     *out = m->chunk->data + m->chunk->used;
@@ -54,6 +56,7 @@ void fw_jinja_memory_clear(fw_jinja_memory *m) {
     }
     if (m->chunk != NULL) m->chunk->used = 0;
     m->taken_bytes = 0;
+    m->is_spent = false;
 }
 
 void fw_jinja_memory_fini(fw_jinja_memory *m) {

@@ -6,12 +6,14 @@
 
 #include "base/status.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Zero-initialise and set limit_bytes; release with fw_jinja_memory_fini. */
 typedef struct fw_jinja_memory {
     struct fw_jinja_chunk *chunk; /* the one in use; older ones hang behind it */
     size_t taken_bytes, limit_bytes;
+    bool is_spent; /* since it was cleared, something was refused for the limit of memory or steps */
 } fw_jinja_memory;
 
 /* *out = `bytes` uninitialised bytes, aligned for any object. Errors: FW_ERR_INPUT beyond limit_bytes (the message has

@@ -16,8 +16,10 @@ fw_status fw_jinja_fail_at(const fw_jinja *j, const char *file, const char *func
 fw_status fw_jinja_spend(fw_jinja *j, size_t work_n) {
     enum { WORK_OF_A_STEP = 64 };
     int64_t steps = 1 + (int64_t)(work_n / WORK_OF_A_STEP);
-    if (j->step_n < steps)
+    if (j->step_n < steps) {
+        j->memory->is_spent = true;
         return fw_jinja_fail(j, "the template works too long on this conversation; is it a loop without end?");
+    }
     j->step_n -= steps;
     return FW_OK;
 }
