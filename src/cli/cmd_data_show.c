@@ -161,6 +161,9 @@ static fw_status show_all(shower *s) {
     FW_TRY(fw_sources_find(&sources, s->o->dataset_name));
     for (int32_t i = 0; i < sources.path_n && s->left_n > 0 && status == FW_OK; i++)
         status = show_file(s, sources.path[i]);
+    if (status == FW_OK && s->left_n == s->o->num_samples)
+        status = fw_terminal_printf("no row to show: --skip_samples %lld passes over all of them\n",
+                                    (long long)s->o->skip_samples);
     fw_sources_fini(&sources);
     return status;
 }

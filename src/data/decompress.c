@@ -74,6 +74,12 @@ static fw_status inflate_failed(const char *name, int result, const z_stream *z)
     return fw_fail(FW_ERR_INPUT, "%s: the gzip stream is damaged: %s", name, z->msg ? z->msg : "unknown reason");
 }
 
+static int is_zero(const void *bytes, size_t n_bytes) {
+    const char *at = bytes;
+    while (n_bytes > 0 && *at == 0) at++, n_bytes--;
+    return n_bytes == 0;
+}
+
 static fw_status unpack_gzip(sink *s, const char *bytes, size_t n_bytes) {
     z_stream z = {.zalloc = take, .zfree = give};
     int result = inflateInit2(&z, 15 + 16);
@@ -95,8 +101,8 @@ static fw_status unpack_gzip(sink *s, const char *bytes, size_t n_bytes) {
         }
         status = write_block(s, BLOCK_BYTES - z.avail_out);
         if (result != Z_STREAM_END) continue;
-        if (z.avail_in == 0 && left == 0) break;
-        inflateReset(&z); /* another stream follows */
+        if (is_zero(z.next_in, z.avail_in) && is_zero(bytes + n_bytes - left, left)) break; /* padding, or the end */
+        inflateReset(&z);                                                                   /* another stream follows */
     }
     inflateEnd(&z);
     return status;

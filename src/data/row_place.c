@@ -6,7 +6,7 @@
 static const struct {
     const char *name, *key;
 } reasons[FW_DROP_REASON_N + 1] = {
-    [FW_DROP_JSON] = {"not valid JSON", "json"},
+    [FW_DROP_JSON] = {"cannot be read: not JSON, a quote that is not closed, or not UTF-8", "json"},
     [FW_DROP_SHAPE] = {"not a shape that is read", "shape"},
     [FW_DROP_EMPTY] = {"no messages", "empty"},
     [FW_DROP_ROLE] = {"an unknown role", "role"},

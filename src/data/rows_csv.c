@@ -70,8 +70,15 @@ static fw_status read_names(fw_rows *r, int *known_n) {
     for (int found = 1;;) {
         FW_TRY_OR(next_field(&f, &name, &found, &place, r->text + r->records.record[0].offset), done);
         if (!found) break;
+        const int is_read = fw_shape_uses_key(fw_strbuf_text(&name), r->text_field);
+        for (size_t i = 0; is_read && i < r->column_n; i++) {
+            if (strcmp(r->column[i], fw_strbuf_text(&name)) != 0) continue;
+            status =
+                fw_fail(FW_ERR_INPUT, "%s: two columns are called %.100s; rename or remove one", r->name, r->column[i]);
+            goto done;
+        }
         FW_TRY_OR(add_column(r, &name), done);
-        *known_n += fw_shape_uses_key(fw_strbuf_text(&name), r->text_field);
+        *known_n += is_read;
     }
 done:
     fw_strbuf_fini(&name);

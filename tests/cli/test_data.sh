@@ -45,6 +45,7 @@ has '\x1b[31mred'
 if grep -q $'\033' "$folder/out"; then fail "an escape sequence came through"; fi
 expect 0 "* " data show "$data/talk.jsonl" --model "$model" --tokens --num_samples 1
 expect 0 "talk.jsonl:3" data show "$data/talk.jsonl" --model "$model" --skip_samples 2
+expect 0 "no row to show: --skip_samples 3 passes over all" data show "$data/talk.jsonl" --model "$model" --skip_samples 3
 expect 0 'Say "hi", then' data show "$data/table.csv" --model "$model"
 
 # stats of every format at once
@@ -107,6 +108,9 @@ cp "$data/t.parquet" "$folder/shards/b.parquet"
 expect 0 "a.parquet: Parquet, " data check "$folder/shards" --model "$model"
 has "20 used, 0 left out"
 
+printf 'text,text\na,b\n' >"$folder/twice.csv"
+expect 3 "twice.csv: two columns are called text" data check "$folder/twice.csv" --model "$model"
+
 # the same conversations in every format are the same tokens
 hash_of() { expect 0 "" data stats --dataset_name "$1" --model "$model" --json; value "$2" 'r["hash"]'; }
 cat >"$folder/same.jsonl" <<'END'
@@ -119,6 +123,8 @@ expect 0 "" data stats "$data/table.csv" --model "$model" --json
 same=$(sed '/^finewire: /d' "$folder/out" | python3 -c 'import json, sys; print(json.load(sys.stdin)["hash"])')
 hash_of "$folder/one.jsonl,$folder/two.jsonl" "$same"
 gzip -k "$data/table.csv"
+hash_of "$data/table.csv.gz" "$same"
+head -c 600 /dev/zero >>"$data/table.csv.gz" # padding to a block, as tapes have
 hash_of "$data/table.csv.gz" "$same"
 rm "$data/table.csv.gz"
 
