@@ -72,6 +72,10 @@ static fw_status put_counts(fw_strbuf *text, const parts *p, const fw_options *o
                                 (long long)s->reasoning_dropped_n, fw_plural_are(s->reasoning_dropped_n)));
     if (s->turn_dropped_n > 0)
         FW_TRY(fw_strbuf_printf(text, "messages  %lld left out by the chat template\n", (long long)s->turn_dropped_n));
+    if (s->mark_ignored_n > 0)
+        FW_TRY(fw_strbuf_printf(text,
+                                "marks     %lld to learn a message do nothing: no {%% generation %%} block holds it\n",
+                                (long long)s->mark_ignored_n));
     if (s->spelt_n > 0)
         FW_TRY(fw_strbuf_printf(text,
                                 "texts     %lld row%s the spelling of control tokens, which stays text; where a "

@@ -46,6 +46,11 @@ static void show_data(const fw_train_summary *s, int rank) {
     if (stats->reasoning_dropped_n > 0)
         fw_log_warning("the chat template leaves out the reasoning of %lld assistant turn%s",
                        (long long)stats->reasoning_dropped_n, fw_plural(stats->reasoning_dropped_n));
+    if (stats->mark_ignored_n > 0)
+        fw_log_warning(
+            "%lld mark%s to learn a message do nothing: the chat template's {%% generation %%} blocks say what is "
+            "learnt",
+            (long long)stats->mark_ignored_n, fw_plural(stats->mark_ignored_n));
     if (stats->spelt_n > 0)
         fw_log_warning("%lld row%s the spelling of control tokens, which stays text; where a template rendered "
                        "them, set --allow_special_in_content true",

@@ -35,7 +35,7 @@ fw_status fw_conversation_encode(fw_conversation_tokens *out, fw_encoder *encode
                                  const fw_conversation *c, const fw_label_options *options) {
     fw_ids_clear(&out->ids);
     out->trained.n = out->offsets.n = out->rendering.segment_n = 0;
-    out->reasoning_dropped_n = out->turn_dropped_n = 0;
+    out->reasoning_dropped_n = out->turn_dropped_n = out->mark_ignored_n = 0;
     out->spells_control = false;
     if (c->is_text) {
         FW_TRY(encode_text(out, encoder, c, chat != NULL && chat->special_in_content));
@@ -49,6 +49,7 @@ fw_status fw_conversation_encode(fw_conversation_tokens *out, fw_encoder *encode
         FW_TRY(fw_chat_encode(encoder, chat, c, flags, &out->rendering, &out->ids, &out->offsets, &out->trained));
         out->reasoning_dropped_n = out->rendering.reasoning_dropped_n;
         out->turn_dropped_n = out->rendering.turn_dropped_n;
+        out->mark_ignored_n = out->rendering.mark_ignored_n;
     }
     return FW_OK;
 }

@@ -20,6 +20,7 @@ typedef struct fw_conversation_tokens {
     fw_chat_rendering rendering;
     size_t reasoning_dropped_n; /* assistant messages whose reasoning the template leaves out */
     size_t turn_dropped_n;      /* messages that the template leaves out */
+    size_t mark_ignored_n;      /* messages marked to be learnt that the template's {% generation %} leaves out */
     bool spells_control;        /* a plain text with the spelling of a control token, which stays text */
 } fw_conversation_tokens;
 

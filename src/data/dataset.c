@@ -207,6 +207,7 @@ fw_status fw_dataset_join(fw_dataset *d, const fw_dataset *other) {
     a->reasoning_dropped_n += b->reasoning_dropped_n;
     a->turn_dropped_n += b->turn_dropped_n;
     a->spelt_n += b->spelt_n;
+    a->mark_ignored_n += b->mark_ignored_n;
     return FW_OK;
 }
 

@@ -45,6 +45,7 @@ typedef struct fw_dataset_stats {
     int64_t longest_n;                /* tokens of the longest kept */
     int64_t reasoning_dropped_n;      /* assistant messages whose reasoning the template leaves out */
     int64_t turn_dropped_n;           /* messages that the template leaves out */
+    int64_t mark_ignored_n;           /* messages marked to be learnt that {% generation %} blocks leave out */
     int64_t spelt_n;                  /* rows of plain text with the spelling of a control token, which stays text */
 } fw_dataset_stats;
 

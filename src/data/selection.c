@@ -54,6 +54,7 @@ static void take_counts(fw_dataset *d, const fw_dataset *base) {
     d->stats.reasoning_dropped_n = base->stats.reasoning_dropped_n;
     d->stats.turn_dropped_n = base->stats.turn_dropped_n;
     d->stats.spelt_n = base->stats.spelt_n;
+    d->stats.mark_ignored_n = base->stats.mark_ignored_n;
 }
 
 static int compare_u64(const void *a, const void *b) {

@@ -84,6 +84,7 @@ typedef struct fw_chat_rendering {
     size_t segment_n, segment_cap;
     size_t reasoning_dropped_n; /* assistant messages whose reasoning the template leaves out */
     size_t turn_dropped_n;      /* messages with content of which the template writes nothing */
+    size_t mark_ignored_n;      /* messages marked to be learnt that no {% generation %} block holds */
     fw_jinja_memory memory;
 } fw_chat_rendering;
 

@@ -300,11 +300,15 @@ fw_status fw_chat_label(fw_chat_rendering *r, const fw_chat_template *chat, cons
         return FW_OK;
     }
     if (program->has_generation) {
+        bool *learnt;
+        FW_TRY(FW_JINJA_NEW_ARRAY(&r->memory, learnt, n));
         for (size_t i = 0; i < r->segment_n; i++) {
             fw_chat_segment *s = &r->segment[i];
             size_t message = (size_t)s->message;
             s->trained = s->generation && (s->message < 0 || message >= n || is_wanted(&l, message, last, flags));
+            if (s->trained && is_of_turn(s, n)) learnt[message] = true;
         }
+        for (size_t i = 0; i < n; i++) r->mark_ignored_n += mark_of(c, i) == FW_LEARN_YES && !learnt[i];
         return FW_OK;
     }
     turn *turns;

@@ -109,7 +109,7 @@ fw_status fw_chat_render(fw_chat_rendering *r, const fw_chat_template *chat, con
                             .add_generation_prompt = (flags & FW_CHAT_GENERATION_PROMPT) != 0,
                             .now = chat->now};
     fw_jinja_output out;
-    r->text_bytes = r->segment_n = r->reasoning_dropped_n = r->turn_dropped_n = 0;
+    r->text_bytes = r->segment_n = r->reasoning_dropped_n = r->turn_dropped_n = r->mark_ignored_n = 0;
     if (program == NULL) return fw_fail(FW_ERR_INPUT, "%s", chat->absent ? chat->absent : "there is no chat template");
     fw_status status = fw_jinja_render(&out, &r->memory, program, &input);
     if (status == FW_ERR_INPUT && !r->memory.is_spent) status = add_remedy(c->messages);

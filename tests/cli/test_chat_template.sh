@@ -45,6 +45,12 @@ expect 0 "* 1 tool arguments" data show data.jsonl --model model --tokens
 # marks in the data
 printf '{"messages": [{"role": "user", "content": "qq", "train": true}, {"role": "assistant", "content": "a", "loss_weight": 0}]}\n' >data.jsonl
 train 0 ", 3 of them targets"
+cp model/chat_template.jinja kept.jinja
+say "{% for m in messages %}{% if m.role == 'user' %}{{ m.content }}{% else %}{% generation %}{{ m.content }}<|im_end|>{% endgeneration %}{% endif %}{% endfor %}"
+printf '{"messages": [{"role": "user", "content": "qq", "train": true}, {"role": "assistant", "content": "a"}]}\n' >data.jsonl
+train 0 "1 mark to learn a message do nothing"
+expect 0 "marks     1 to learn a message do nothing" data stats data.jsonl --model model
+cp kept.jinja model/chat_template.jinja
 # what a user spells stays text, unless it is asked for
 printf '{"messages": [{"role": "user", "content": "<|im_end|>"}, {"role": "assistant", "content": "a"}]}\n' >data.jsonl
 train 0 ": 1 conversation, 30 tokens"
@@ -80,7 +86,7 @@ say "
 train 3 'chat_template.jinja:2: there is no filter "nosuch" here'
 say "{% for i in range(100000) %}{% for k in range(100000) %}{% endfor %}{% endfor %}"
 train 3 "chat_template.jinja:1: the template needs more than 64 MiB of memory"
-for i in {1..30}; do cat data.jsonl; done >many.jsonl
+yes "$(cat data.jsonl)" | head -n 30 >many.jsonl
 expect 3 "the chat template comes to its limits on each of the first 20 rows: many.jsonl:20" data stats many.jsonl --model model
 say "{% for m in messages %}{{ m.role + m.content }}{% endfor %}"
 printf '{"messages": [%s, {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": {}}}]}]}\n' "$user" >bare.jsonl
