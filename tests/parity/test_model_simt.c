@@ -27,8 +27,9 @@ typedef struct run {
 } run;
 
 /* In place: parts of a lab point to each other. */
-static void open_lab(fw_test_lab *lab, const char *variant, int on_simt, fw_dtype t) {
+static void open_lab(fw_test_lab *lab, const char *variant, const char *shape, int on_simt, fw_dtype t) {
     fw_test_lab_options options = {.variant = variant,
+                                   .shape = shape,
                                    .device = "ref",
                                    .t = t,
                                    .mode = FW_ACTIVATIONS_RECOMPUTE,
@@ -39,12 +40,12 @@ static void open_lab(fw_test_lab *lab, const char *variant, int on_simt, fw_dtyp
     assert_int_equal(fw_test_lab_open(lab, &options), FW_OK);
 }
 
-static void train(run *out, fw_test_lab *lab, int64_t step_n) {
+static void train(run *out, fw_test_lab *lab, int64_t step_n, double rate_share) {
     const float *rates = fw_test_lab_reference(lab, "learning_rate", NULL);
     lab->step.max_grad_norm = 1.0;
     for (int64_t step = 0; step < step_n; step++) {
         fw_step_result result;
-        if (fw_step_run(&lab->step, step + 1, step / 2, step % 2, (double)rates[step], &result) != FW_OK)
+        if (fw_step_run(&lab->step, step + 1, step / 2, step % 2, rate_share * (double)rates[step], &result) != FW_OK)
             fail_msg("%s", fw_trail_message());
         out->loss[step] = result.loss;
         out->grad_norm[step] = result.grad_norm;
@@ -53,22 +54,26 @@ static void train(run *out, fw_test_lab *lab, int64_t step_n) {
 
 static double relative(double value, double expected) { return fabs(value - expected) / fabs(expected); }
 
-static void check_training(const char *variant, fw_dtype t, int step_n) {
+static void check_training(const char *variant, const char *shape, fw_dtype t, int step_n) {
     fw_test_lab on_ref, on_simt;
     run expected, tried;
     const double bound = t == FW_F32 ? FP32_BOUND : BF16_BOUND;
     double worst = 0, worst_norm = 0;
-    open_lab(&on_ref, variant, 0, t);
-    open_lab(&on_simt, variant, 1, t);
-    train(&expected, &on_ref, step_n);
-    train(&tried, &on_simt, step_n);
+    open_lab(&on_ref, variant, shape, 0, t);
+    open_lab(&on_simt, variant, shape, 1, t);
+    /* a wider model is slower, or it knows its few documents by heart before the end, where relative differences of
+     * losses near 0 say little */
+    const double rate_share = shape != NULL ? 0.25 : 1;
+    train(&expected, &on_ref, step_n, rate_share);
+    train(&tried, &on_simt, step_n, rate_share);
     for (int step = 0; step < step_n; step++) {
         assert_true(isfinite(tried.loss[step]) && isfinite(tried.grad_norm[step]));
         worst = fmax(worst, relative(tried.loss[step], expected.loss[step]));
         worst_norm = fmax(worst_norm, relative(tried.grad_norm[step], expected.grad_norm[step]));
     }
-    print_message("%s %s: loss %.4f to %.4f; losses of %d steps differ by %.1e, gradient norms by %.1e\n", variant,
-                  fw_dtype_name(t), tried.loss[0], tried.loss[step_n - 1], step_n, worst, worst_norm);
+    print_message("%s %s: loss %.4f to %.4f; losses of %d steps differ by %.1e, gradient norms by %.1e\n",
+                  shape != NULL ? shape : variant, fw_dtype_name(t), tried.loss[0], tried.loss[step_n - 1], step_n,
+                  worst, worst_norm);
     assert_true(tried.loss[step_n - 1] < tried.loss[0]);
     assert_true(worst <= bound && worst_norm <= bound);
     fw_test_lab_close(&on_simt);
@@ -77,20 +82,26 @@ static void check_training(const char *variant, fw_dtype t, int step_n) {
 
 static void test_llama(void **state) {
     (void)state;
-    check_training("llama_tied", FW_BF16, STEP_N);
-    check_training("llama_tied", FW_F32, SHORT_N);
+    check_training("llama_tied", NULL, FW_BF16, STEP_N);
+    check_training("llama_tied", NULL, FW_F32, SHORT_N);
 }
 
 static void test_qwen3(void **state) {
     (void)state;
-    check_training("qwen3_untied", FW_BF16, STEP_N);
-    check_training("qwen3_untied", FW_F32, SHORT_N);
+    check_training("qwen3_untied", NULL, FW_BF16, STEP_N);
+    check_training("qwen3_untied", NULL, FW_F32, SHORT_N);
 }
 
 /* A bias in the projections, and gradients as they come: what the two above lack. */
 static void test_qwen2(void **state) {
     (void)state;
-    check_training("qwen2_tied", FW_BF16, SHORT_N);
+    check_training("qwen2_tied", NULL, FW_BF16, SHORT_N);
+}
+
+/* Attention by tensor cores, which the heads of 8 and 12 above are too small for. */
+static void test_heads_of_64(void **state) {
+    (void)state;
+    check_training("llama_tied", "llama_heads_of_64", FW_BF16, STEP_N);
 }
 
 /* The order of threads changes nothing, not one bit. */
@@ -101,8 +112,8 @@ static void test_schedules(void **state) {
     for (int i = 0; i < 4; i++) {
         fw_test_lab lab;
         setenv("FW_SIMT_SEED", seeds[i], 1);
-        open_lab(&lab, "qwen3_tied", 1, FW_BF16);
-        train(&result[i], &lab, SHORT_N);
+        open_lab(&lab, "qwen3_tied", NULL, 1, FW_BF16);
+        train(&result[i], &lab, SHORT_N, 1);
         fw_test_lab_close(&lab);
     }
     unsetenv("FW_SIMT_SEED");
@@ -111,7 +122,8 @@ static void test_schedules(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_llama), cmocka_unit_test(test_qwen3),
-                                       cmocka_unit_test(test_qwen2), cmocka_unit_test(test_schedules)};
+                                       cmocka_unit_test(test_qwen2), cmocka_unit_test(test_heads_of_64),
+                                       cmocka_unit_test(test_schedules)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 

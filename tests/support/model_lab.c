@@ -73,7 +73,8 @@ static fw_status open_model(fw_test_lab *lab) {
     snprintf(dir, sizeof dir, "/tmp/fw_lab_%d_%d", (int)getpid(), atomic_fetch_add(&count, 1));
     fw_model_config config;
     fw_status status;
-    FW_TRY_OR(fw_test_write_model(dir, lab->options.variant, 0), done);
+    FW_TRY_OR(fw_test_write_model(dir, lab->options.shape != NULL ? lab->options.shape : lab->options.variant, 0),
+              done);
     FW_TRY_OR(fw_model_config_load(&config, dir), done);
     if (lab->options.untie) config.tied = false;
     FW_TRY_OR(fw_model_init(&lab->model, &config, lab->options.t), done);

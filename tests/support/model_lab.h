@@ -11,6 +11,7 @@
 
 typedef struct fw_test_lab_options {
     const char *variant;
+    const char *shape; /* a model of that name instead, with the documents of the variant: no reference belongs to it */
     const char *device;     /* "ref" or "cpu" */
     fw_device *made_device; /* another one, the lab's from then on; NULL: made by its name */
     fw_attention_choice attention;

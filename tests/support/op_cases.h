@@ -81,7 +81,7 @@ typedef struct fw_op_result {
     size_t bytes_n;
 } fw_op_result;
 
-/* Run the case on d. skew: elements by which buffers start off their 64-byte alignment. as_judge: in judge_type.
+/* Run the case on d, each buffer between guards: NaN, and closed to the address sanitizer where there is one. skew: elements by which buffers start off their 64-byte alignment. as_judge: in judge_type.
  * Errors: FW_ERR_INTERNAL when the call wrote outside its buffers or into an input; what the call returned. */
 fw_status fw_op_case_run(fw_op_result *out, fw_device *d, const fw_op_case *c, int as_judge, int64_t skew);
 void fw_op_result_fini(fw_op_result *r);

@@ -4,7 +4,22 @@
 
 #include <math.h>
 
-enum { GUARD_BYTES = 64, GUARD = 0xa5 };
+#if defined(__SANITIZE_ADDRESS__)
+#define WITH_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define WITH_ASAN 1
+#endif
+#endif
+#ifdef WITH_ASAN
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(start, bytes) ((void)(start), (void)(bytes))
+#define ASAN_UNPOISON_MEMORY_REGION(start, bytes) ((void)(start), (void)(bytes))
+#endif
+
+/* Guards are NaN in every type of floats, so that a sum with an element outside is none. */
+enum { GUARD_BYTES = 64, GUARD = 0xff };
 
 static double load(const unsigned char *bytes, int64_t i, fw_dtype type) {
     const unsigned char *at = bytes + (size_t)i * fw_dtype_bytes(type);
@@ -75,6 +90,19 @@ static void close_image(image *m, fw_device *d, const fw_op_buffer *b) {
     fw_free(m->after);
 }
 
+/* Closes the guards to the address sanitizer, for the time of the call: to the byte behind the elements, and to a multiple of
+ * 8 bytes before them. The host can do so for its own memory only. */
+static void guard_image(const image *m, const fw_device *d, const fw_op_buffer *b, int closed) {
+    if (m->memory == NULL || !(b->on_host || d->on_host || strcmp(d->name, "simt") == 0)) return;
+    char *memory = m->memory, *behind = memory + m->start + m->element_bytes;
+    if (closed) {
+        ASAN_POISON_MEMORY_REGION(memory, m->start);
+        ASAN_POISON_MEMORY_REGION(behind, GUARD_BYTES);
+    } else {
+        ASAN_UNPOISON_MEMORY_REGION(memory, m->total);
+    }
+}
+
 static fw_status check_image(const image *m, const fw_device *d, const fw_op_case *c, const fw_op_buffer *b) {
     for (size_t i = 0; i < m->total; i++) {
         int inside = i >= m->start && i < m->start + m->element_bytes;
@@ -113,7 +141,10 @@ fw_status fw_op_case_run(fw_op_result *out, fw_device *d, const fw_op_case *c, i
         FW_TRY_OR(open_image(&m[i], d, b, as_judge ? b->judge_type : b->type, b->on_host ? 0 : skew), done);
         p[i] = (char *)m[i].memory + m[i].start;
     }
-    FW_TRY_OR(c->kind->call(d, c->shape, as_judge && !c->same_types ? FW_F64 : c->t, p), done);
+    for (int i = 0; i < c->buffer_n; i++) guard_image(&m[i], d, &c->buffer[i], 1);
+    status = c->kind->call(d, c->shape, as_judge && !c->same_types ? FW_F64 : c->t, p);
+    for (int i = 0; i < c->buffer_n; i++) guard_image(&m[i], d, &c->buffer[i], 0);
+    if (status != FW_OK) goto done;
     for (int i = 0; i < c->buffer_n; i++) {
         if (c->buffer[i].n < 0) continue;
         if (c->buffer[i].on_host)

@@ -31,6 +31,9 @@ SHAPES(embedding_backward, {.name = "no rows", .N = 0, .C = 4, .V = 3}, {.name =
 SHAPES(rmsnorm_forward, NORM_SHAPES, {.name = "in place", .N = 6, .G = 2, .C = 65, .gap = 5, .in_place = 1})
 
 SHAPES(rmsnorm_backward, NORM_SHAPES, {.name = "many rows", .N = 300, .G = 1, .C = 33},
+       {.name = "rows in turns", .N = 440, .G = 1, .C = 129}, /* more than a GPU has blocks of them at a time */
+       {.name = "aligned rows in turns", .N = 440, .G = 1, .C = 1032},
+       {.name = "long rows in turns", .N = 220, .G = 1, .C = 2049},
        {.name = "dx added to another", .N = 5, .G = 1, .C = 65, .with_add = 1},
        {.name = "dx added to itself", .N = 5, .G = 1, .C = 65, .gap = 2, .with_add = 2},
        {.name = "dx is dy", .N = 5, .G = 2, .C = 65, .gap = 2, .in_place = 1},

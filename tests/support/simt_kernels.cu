@@ -225,6 +225,10 @@ __global__ void writes_behind(float *out, int64_t n) {
     if (threadIdx.x == 0) out[n] = 1;
 }
 
+__global__ void reads_behind(float *out, const float *in, int64_t n) {
+    if (threadIdx.x == 0) out[0] = in[0] + in[n];
+}
+
 __global__ void shared_behind(float *out, int n) {
     FW_DYNAMIC_SHARED(float, tile);
     tile[threadIdx.x] = 1;
@@ -289,6 +293,9 @@ void fw_simt_lab_matrices_from_global(float *out, const float *in) {
     FW_LAUNCH(matrices_from_global, 1, 32, 512, nullptr, out, in);
 }
 void fw_simt_lab_writes_behind(float *out, int64_t n) { FW_LAUNCH(writes_behind, 1, 32, 0, nullptr, out, n); }
+void fw_simt_lab_reads_behind(float *out, const float *in, int64_t n) {
+    FW_LAUNCH(reads_behind, 1, 32, 0, nullptr, out, in, n);
+}
 void fw_simt_lab_shared_behind(float *out) { FW_LAUNCH(shared_behind, 1, 33, 33 * 4, nullptr, out, 1); }
 void fw_simt_lab_deep_stack(float *out) { FW_LAUNCH(deep_stack, 1, 32, 0, nullptr, out); }
 void fw_simt_lab_launch(unsigned grid_x, unsigned grid_y, unsigned block_x, unsigned block_z, unsigned shared_bytes) {

@@ -48,9 +48,10 @@ void fw_simt_lab_endless_groups(float *out, const float *in); /* cp.async groups
 void fw_simt_lab_async_to_global(float *out, const float *in);
 void fw_simt_lab_async_unaligned(float *out, const float *in);
 void fw_simt_lab_matrices_from_global(float *out, const float *in);
-void fw_simt_lab_writes_behind(float *out, int64_t n); /* element n of out */
-void fw_simt_lab_shared_behind(float *out);            /* an element behind dynamic shared memory */
-void fw_simt_lab_deep_stack(float *out);               /* more stack than a thread has */
+void fw_simt_lab_reads_behind(float *out, const float *in, int64_t n); /* out[0] = in[0] + in[n] */
+void fw_simt_lab_writes_behind(float *out, int64_t n);                 /* element n of out */
+void fw_simt_lab_shared_behind(float *out);                            /* an element behind dynamic shared memory */
+void fw_simt_lab_deep_stack(float *out);                               /* more stack than a thread has */
 void fw_simt_lab_launch(unsigned grid_x, unsigned grid_y, unsigned block_x, unsigned block_z, unsigned shared_bytes);
 
 #ifdef __cplusplus

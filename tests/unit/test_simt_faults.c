@@ -28,6 +28,7 @@
 #ifdef FW_HAS_SIMT
 
 #include "device/simt/simt_device.h"
+#include "support/op_cases.h"
 
 static fw_device *device;
 static _Alignas(16) float in[256], out[256];
@@ -177,6 +178,46 @@ static void test_races(void **state) {
 }
 #endif
 
+/* What the table of operations (op_run.c) puts behind a buffer: a kernel that reads one element too many is found. */
+static fw_status call_reads_behind(fw_device *d, const fw_op_shape *s, fw_dtype t, void *const *p) {
+    (void)d, (void)t;
+    fw_simt_lab_reads_behind(p[0], p[1], s->N);
+    return FW_OK;
+}
+static int64_t read_at;
+static double read_result;
+static void reads_behind(void) {
+    static const double numbers[5] = {1, 2, 3, 4, 5};
+    static double nothing[1], bound[1];
+    const fw_op_kind kind = {.op = "reads_behind", .call = call_reads_behind};
+    const fw_op_shape shape = {.name = "five numbers", .N = read_at};
+    const fw_op_case c = {
+        .kind = &kind,
+        .shape = &shape,
+        .t = FW_F32,
+        .buffer_n = 2,
+        .buffer = {{.name = "y", .use = FW_OP_OUT, .type = FW_F32, .n = 1, .value = nothing, .bound = bound},
+                   {.name = "x", .use = FW_OP_IN, .type = FW_F32, .n = 5, .value = (double *)numbers}}};
+    fw_op_result result;
+    if (fw_op_case_run(&result, device, &c, 0, 0) != FW_OK) return;
+    read_result = result.value[0][0];
+    fw_op_result_fini(&result);
+}
+static void test_guards(void **state) {
+    (void)state;
+    read_at = 4;
+    reads_behind();
+    assert_true(read_result == 6);
+    for (read_at = -1; read_at <= 5; read_at += 6) {
+#ifdef WITH_ASAN
+        expect(reads_behind, "AddressSanitizer: use-after-poison", "reads_behind");
+#else
+        reads_behind();
+        assert_true(isnan(read_result));
+#endif
+    }
+}
+
 #ifdef WITH_ASAN
 FAULT(shared_behind, fw_simt_lab_shared_behind(out))
 static void writes_behind(void) {
@@ -229,6 +270,7 @@ int main(void) {
         cmocka_unit_test_prestate(test_races, "2"),
         cmocka_unit_test_prestate(test_races, "3"),
         cmocka_unit_test_prestate(test_races, "4"),
+        cmocka_unit_test(test_guards),
         cmocka_unit_test(test_out_of_bounds),
         cmocka_unit_test(test_deep_stack),
     };
