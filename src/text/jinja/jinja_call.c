@@ -3,8 +3,10 @@
 #include <string.h>
 
 const fw_jinja_function *fw_jinja_find_function(const fw_jinja_function *list, const char *name, size_t name_bytes) {
+    if (name_bytes == 0) return NULL;
     for (; list->name != NULL; list++)
-        if (strlen(list->name) == name_bytes && memcmp(list->name, name, name_bytes) == 0) return list;
+        if (list->name[0] == name[0] && strlen(list->name) == name_bytes && memcmp(list->name, name, name_bytes) == 0)
+            return list;
     return NULL;
 }
 

@@ -48,22 +48,29 @@ fw_status fw_jinja_take_array(fw_jinja_memory *m, void **out, size_t n, size_t s
     return FW_OK;
 }
 
-void fw_jinja_memory_clear(fw_jinja_memory *m) {
-    while (m->chunk != NULL && (m->chunk->older != NULL || m->chunk->size > CHUNK_MAX_BYTES)) {
-        chunk *older = m->chunk->older;
-        fw_free(m->chunk);
-        m->chunk = older;
+static void free_chunks(chunk *c) {
+    while (c != NULL) {
+        chunk *older = c->older;
+        fw_free(c);
+        c = older;
     }
-    if (m->chunk != NULL) m->chunk->used = 0;
+}
+
+void fw_jinja_memory_clear(fw_jinja_memory *m) {
+    chunk *newest = m->chunk; /* the largest as a rule: the next use may fit into it */
     m->taken_bytes = 0;
     m->is_spent = false;
+    if (newest == NULL) return;
+    free_chunks(newest->older);
+    newest->older = NULL;
+    newest->used = 0;
+    if (newest->size <= CHUNK_MAX_BYTES) return;
+    fw_free(newest);
+    m->chunk = NULL;
 }
 
 void fw_jinja_memory_fini(fw_jinja_memory *m) {
-    while (m->chunk != NULL) {
-        chunk *older = m->chunk->older;
-        fw_free(m->chunk);
-        m->chunk = older;
-    }
+    free_chunks(m->chunk);
+    m->chunk = NULL;
     m->taken_bytes = 0;
 }

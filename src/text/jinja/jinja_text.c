@@ -166,7 +166,13 @@ int64_t fw_jinja_find(const fw_jinja_text *text, size_t start, size_t end, const
 
 int64_t fw_jinja_find_last(const fw_jinja_text *text, size_t start, size_t end, const fw_jinja_text *what) {
     if (what->bytes > end - start) return -1;
-    for (size_t at = end - what->bytes + 1; at-- > start;)
-        if (memcmp(text->data + at, what->data, what->bytes) == 0) return (int64_t)at;
+    if (what->bytes == 0) return (int64_t)end;
+    const char *from = text->data + start;
+    for (size_t left = end - start - what->bytes + 1; left > 0;) { /* places where it may begin */
+        const char *first = memrchr(from, what->data[0], left);
+        if (first == NULL) return -1;
+        if (memcmp(first, what->data, what->bytes) == 0) return first - text->data;
+        left = (size_t)(first - from);
+    }
     return -1;
 }
