@@ -221,7 +221,9 @@ static fw_status add_turn(labeller *l, const turn *t, size_t message, bool by_ro
     size_t start = t->lead_end;
     if (by_role) {
         size_t bytes = opening_bytes(l->chat, l->r->text + t->start, t->lead_end - t->start);
-        if (bytes == 0 && t->lead_end > t->start && message > 0) FW_TRY(ask_for_opening(l, t, message, &bytes));
+        bool may_open =
+            l->chat->prompt_n > 0 && message > 0; /* without prompts (Llama 2) there is nothing to ask for */
+        if (bytes == 0 && t->lead_end > t->start && may_open) FW_TRY(ask_for_opening(l, t, message, &bytes));
         start = t->start + bytes;
     }
     size_t end = turn_end(l, t, t->own_end > start ? t->own_end : start);
