@@ -30,6 +30,9 @@ static fw_status refuse_without_weights(const char *dir) {
         if (status == FW_OK && ends_with(names[i], ".gguf"))
             status = fw_fail(FW_ERR_INPUT, "%s has %s and no model.safetensors; run finewire import %s/%s --output DIR",
                              dir, names[i], dir, names[i]);
+        if (status == FW_OK && strcmp(names[i], "manifest.json") == 0)
+            status = fw_fail(FW_ERR_INPUT, "%s is a checkpoint, not a model; run finewire ckpt export %s --output DIR",
+                             dir, dir);
     }
     if (status == FW_OK)
         status = fw_fail(FW_ERR_INPUT, "%s has no model.safetensors and no model.safetensors.index.json", dir);

@@ -46,6 +46,9 @@ ls cut5/step-00000004/shard-00005-model-* >/dev/null || fail "no file of the fif
 expect 0 "0 of 78 tensors moved" ckpt diff $step4 --against cut5 --moments
 expect 0 "26 of 26 tensors moved" ckpt diff $step2 --against $step4
 
+# a checkpoint is no model, and the message says how one is made of it
+expect 3 "$step4 is a checkpoint, not a model; run finewire ckpt export $step4" generate --model $step4 --prompt a
+
 # the model that is exported is the one that the run wrote
 expect 0 "model = exported" ckpt export run --output exported
 for file in model.safetensors config.json tokenizer.json; do cmp exported/$file run/final/$file || fail $file; done
