@@ -59,7 +59,7 @@ static size_t scratch_bytes(const fw_cpu *d, size_t n) {
 }
 
 static fw_status set_scratch(fw_cpu *d, size_t n) {
-    void *block;
+    void *block = NULL; /* for gcc 14, which does not see that it is set */
     const size_t bytes = scratch_bytes(d, n);
     fw_status status = alloc_block(&d->base, &block, bytes, 0);
     if (status != FW_OK) return fw_fail_context(status, "scratch of the cpu device (%zu bytes): ", bytes);

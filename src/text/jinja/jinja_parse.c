@@ -136,7 +136,7 @@ static fw_status new_body(fw_jinja_parser *p, fw_jinja_node *node, size_t *cap, 
 static fw_status parse_if(fw_jinja_parser *p, fw_jinja_node *node) {
     static const char *const ends[] = {"elif", "else", "endif", NULL};
     fw_jinja_nodes conditions = {0};
-    fw_jinja_body *body;
+    fw_jinja_body *body = NULL; /* for gcc 14, which does not see that it is set */
     size_t cap = 0;
     do {
         fw_jinja_node *condition;
