@@ -18,7 +18,7 @@ run() {
   fi
 }
 # says PATTERN: some line of it matches
-says() { cat "$folder/out" "$folder/err" | grep -qE -- "$1" || { echo "$command: no \"$1\" in:"; cat "$folder/out" "$folder/err"; failed=1; }; }
+says() { grep -qE -- "$1" "$folder/out" "$folder/err" || { echo "$command: no \"$1\" in:"; cat "$folder/out" "$folder/err"; failed=1; }; }
 
 # The columns of nccl-tests, by its own short options and suffixes.
 run 0 allreduce --num_processes 2 -b 8 -e 1K -f 4 -n 2 -w 1 -c 1

@@ -33,7 +33,7 @@ run() {
   fi
   clean
 }
-says() { cat "$folder/out" "$folder/err" | grep -qE -- "$1" || { echo "$command: no \"$1\" in:"; cat "$folder/out" "$folder/err"; failed=1; }; }
+says() { grep -qE -- "$1" "$folder/out" "$folder/err" || { echo "$command: no \"$1\" in:"; cat "$folder/out" "$folder/err"; failed=1; }; }
 clean() {
   [ -z "$(ls -A "$TMPDIR")" ] || { echo "$command left files in TMPDIR"; ls -R "$TMPDIR"; failed=1; rm -rf "${TMPDIR:?}"/*; }
   [ ! -e "$folder/run" ] || { echo "$command wrote into output_dir"; failed=1; rm -rf "$folder/run"; }

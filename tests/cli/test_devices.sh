@@ -45,7 +45,7 @@ driver() { # VERSION: a driver for that version of CUDA
   echo "int cuDriverGetVersion(int *v) { *v = $1; return 0; }" >"$folder/driver.c"
   "$cc" -shared -fPIC -Wl,-soname,libcuda.so.1 -o "$folder/libcuda.so.1" "$folder/driver.c" || exit 1
 }
-if ldconfig -p 2>/dev/null | grep -q 'libcuda\.so\.1'; then
+if [[ $(ldconfig -p 2>/dev/null) == *libcuda.so.1* ]]; then
   echo "a driver is installed here: its absence is not tested"
 else
   expect 2 "there is no NVIDIA driver on this machine" "${train[@]}" --device cuda

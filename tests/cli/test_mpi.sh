@@ -3,7 +3,7 @@
 # refused; and ends that are no hang. Skipped where the plugin or mpirun is missing.
 set -uo pipefail
 failed=0
-if ! command -v mpirun >/dev/null || ! mpirun --version 2>&1 | grep -q 'Open MPI'; then
+if ! command -v mpirun >/dev/null || [[ $(mpirun --version 2>&1) != *'Open MPI'* ]]; then
   echo "skipped: there is no mpirun of Open MPI"; exit 77
 fi
 if [ ! -f "$FW_BUILD_DIR/libfinewire_mpi.so" ]; then
