@@ -124,7 +124,7 @@ start() {
   "$FINEWIRE" bench allreduce --num_processes 2 -b 4M -e 4M -n 1000000 -c 0 >"$folder/out" 2>"$folder/err" &
   pid=$!
   command="bench, stopped"
-  for _ in $(seq 100); do [ -s "$folder/out" ] && return; sleep 0.1; done
+  for _ in $(seq 600); do [ -s "$folder/out" ] && return; sleep 0.1; done
 }
 start
 rank=$(pgrep -P $pid | head -1)
@@ -139,11 +139,11 @@ kill -TERM $pid
 wait $pid
 code=$?
 [ $code -eq 130 ] || { echo "SIGTERM in a collective: exit code $code"; cat "$folder/err"; failed=1; }
-[ $((SECONDS - started)) -lt 10 ] || { echo "SIGTERM in a collective: $((SECONDS - started)) s"; failed=1; }
+[ $((SECONDS - started)) -lt 60 ] || { echo "SIGTERM in a collective: $((SECONDS - started)) s"; failed=1; }
 says 'SIGTERM: the ranks stop; once more stops them at once$'
 "$FINEWIRE" bench gemm --num_processes 2 >"$folder/out" 2>"$folder/err" &
 pid=$!
-for _ in $(seq 100); do [ -s "$folder/out" ] && break; sleep 0.1; done
+for _ in $(seq 600); do [ -s "$folder/out" ] && break; sleep 0.1; done
 kill -TERM $pid
 wait $pid
 code=$?

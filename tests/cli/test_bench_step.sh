@@ -99,7 +99,7 @@ start() {
     >"$folder/out" 2>"$folder/err" &
   pid=$!
   command="bench step, $1"
-  for _ in $(seq 200); do compgen -G "$TMPDIR/finewire-bench-*/ddp/metrics.jsonl" >"$folder/found" && return; sleep 0.1; done
+  for _ in $(seq 600); do compgen -G "$TMPDIR/finewire-bench-*/ddp/metrics.jsonl" >"$folder/found" && return; sleep 0.1; done
   echo "$command: no first step"; failed=1
 }
 start "a rank killed"

@@ -81,7 +81,7 @@ run 3 mpirun -n 2 "$FINEWIRE" train --model "$folder/none" --dataset "$folder/da
 timeout 60 mpirun -n 2 "$FINEWIRE" bench allreduce --transport mpi -b 4M -e 4M -n 1000000 -c 0 >"$folder/out" 2>&1 &
 pid=$!
 command="a rank killed under mpirun"
-for _ in $(seq 100); do grep -q '^#' "$folder/out" && break; sleep 0.1; done
+for _ in $(seq 600); do grep -q '^#' "$folder/out" && break; sleep 0.1; done
 rank=$(pgrep -f "bench allreduce --transport mpi -b 4M -e 4M -n 1000000 -c 0" | while read -r p; do
   [ "$(readlink "/proc/$p/exe")" = "$(readlink -f "$FINEWIRE")" ] && echo "$p"; done | head -1)
 kill -KILL "$rank"
