@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "shard/shard_internal.h"
+#include "shard/shard_record.h"
 
 #include <stdio.h>
 
@@ -22,7 +23,9 @@ static int64_t own_full_at(const fw_shard *s, int32_t b) {
     return bucket->full_at_n + s->group_rank * bucket->part_n;
 }
 
-float *fw_shard_master_part(const fw_shard *s, int32_t b) {
+float *fw_shard_master_part(const fw_shard *s, int32_t b, char *record) {
+    if (s->layout.master_in_record)
+        return (float *)(void *)(record + fw_shard_record_at(&s->layout, b, FW_RECORD_MASTER));
     if (s->layout.weights_in_place) return (float *)(void *)s->compute + own_full_at(s, b);
     return s->master == NULL ? NULL : s->master + fw_shard_bucket(s, b)->share_at_n;
 }
@@ -69,8 +72,7 @@ static void lay_out(fw_shard *s, const fw_arena *arena) {
     s->master = fw_arena_at(arena, l->block.master);
     s->compute = fw_arena_at(arena, l->block.compute);
     s->gradient = fw_arena_at(arena, l->block.gradient);
-    s->m = fw_arena_at(arena, l->block.moments);
-    s->v = s->m == NULL ? NULL : s->m + l->share_n;
+    s->records = fw_arena_at(arena, l->block.records);
     s->staging = fw_arena_at(arena, l->block.staging);
     lay_out_slots(s, s->weight_slot, fw_arena_at(arena, l->block.gathered), l->weight_slot_n, l->options.t);
     lay_out_slots(s, s->gradient_slot, fw_arena_at(arena, l->block.gradient_units), l->gradient_slot_n, FW_F32);
@@ -151,13 +153,15 @@ fw_status fw_shard_owned(fw_shard *s, int32_t unit, fw_owned_range *out) {
     int64_t at = fw_shard_unit_at(s, unit), end = at + s->layout.table->unit_size_n[unit];
     int64_t first = own > at ? own : at, last = own_end < end ? own_end : end;
     if (first >= last) return FW_OK;
-    int64_t in_part = first - own, in_share = bucket->share_at_n + in_part;
+    int64_t in_part = first - own;
+    char *record;
+    FW_TRY(fw_shard_record_open(s, b, FW_RECORD_UPDATE, &record));
     *out = (fw_owned_range){.first_n = first - at, .n = last - first};
-    float *master = fw_shard_master_part(s, b);
+    float *master = fw_shard_master_part(s, b, record);
     if (master != NULL) out->w = master + in_part;
-    if (s->m == NULL) return FW_OK;
-    out->m = s->m + in_share;
-    out->v = s->v + in_share;
+    if (!s->layout.options.training) return FW_OK;
+    out->m = (float *)(void *)(record + fw_shard_record_at(&s->layout, b, 0)) + in_part;
+    out->v = (float *)(void *)(record + fw_shard_record_at(&s->layout, b, 1)) + in_part;
     return fw_shard_gradient_part_f32(s, b, in_part, out->n, &out->g);
 }
 
@@ -165,8 +169,12 @@ fw_status fw_shard_share(fw_shard *s, int32_t unit) {
     int32_t b = s->layout.bucket_of_unit[unit];
     const fw_bucket *bucket = fw_shard_bucket(s, b);
     if (unit != bucket->first_unit + bucket->unit_n - 1) return FW_OK; /* the rest of the bucket comes first */
+    char *record;
     FW_TRY(fw_shard_gradient_clear(s, b));
-    return fw_shard_weights_renew(s, b);
+    FW_TRY(
+        fw_shard_record_open(s, b, FW_RECORD_UPDATE, &record)); /* it is, unless all of this rank's part is padding */
+    FW_TRY(fw_shard_weights_renew(s, b, record));
+    return fw_shard_record_close(s, b);
 }
 
 static void add_counters(fw_shard_counters *sum, const fw_comm *c) {

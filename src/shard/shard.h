@@ -33,8 +33,8 @@
  * kept and sent in bf16 (sums over ranks in fp32, rounded once), and a bf16 copy of the weights is kept as well: 2 + 2
  * + 12 bytes a parameter, of which zero1 shares out 12, zero2 14 and zero3 16.
  *
- * fp32 master weights and moments are kept by the owner. Compute weights are the master itself in fp32; in bf16 ddp and
- * zero3 keep no copy: one buffer for the edge and one (zero3: 1 + prefetch) for blocks are filled on acquire. Under
+ * fp32 master weights and the optimizer's arrays are kept by the owner, bucket by bucket in *records* (shard/shard_record.h).
+ * Compute weights are the master itself in fp32; in bf16 ddp and zero3 keep no copy: one buffer for the edge and one (zero3: 1 + prefetch) for blocks are filled on acquire. Under
  * zero3 the gathers of the next `prefetch` buckets run while the one at hand computes. */
 #ifndef FW_SHARD_SHARD_H
 #define FW_SHARD_SHARD_H
@@ -73,8 +73,14 @@ typedef struct fw_shard_options {
     int group_n;         /* hsdp: ranks in a shard group, a divisor of the world; else ignored */
     fw_shard_wrap wrap;
     int64_t wrap_min_n;
-    bool poison; /* tests: what was freed reads as NaN until it is filled again */
+    bool records_leave; /* records are elsewhere between updates: weights to compute with are never taken from them */
+    bool poison;        /* tests: what was freed reads as NaN until it is filled again */
 } fw_shard_options;
+
+/* Where the record of a bucket lies among those of a rank (shard/shard_record.h). */
+typedef struct fw_shard_record {
+    size_t at_bytes, bytes;
+} fw_shard_record;
 
 /* One gathered, reduced and freed piece: units [first_unit, first_unit + unit_n). */
 typedef struct fw_bucket {
@@ -83,6 +89,7 @@ typedef struct fw_bucket {
     int64_t part_n; /* of one rank's part; padded_n = part_n * S >= n */
     int64_t padded_n;
     int64_t share_at_n, full_at_n; /* where it starts in a share, and in an array of all buckets */
+    fw_shard_record record;        /* no bytes without training */
 } fw_bucket;
 
 /* Bytes of one rank by kind; what the arena holds for the shard is their sum. */
@@ -111,8 +118,11 @@ typedef struct fw_shard_layout {
     bool weights_full, weights_share;    /* compute weights are kept beside the master: all, or the share */
     bool weights_in_place;               /* fp32: the kept compute weights hold the master's share */
     bool gradients_full, gradient_units; /* gradients are kept in full; they pass through buffers of their own */
+    bool master_in_record;
+    int array_n;                            /* arrays of the optimizer in a record */
+    size_t record_bytes, record_most_bytes; /* all records of a rank, and the largest */
     struct {
-        int master, compute, gradient, moments, gathered, gradient_units, send, staging; /* blocks of the arena */
+        int master, compute, gradient, records, gathered, gradient_units, send, staging; /* blocks of the arena */
     } block;
     fw_shard_bytes bytes;
 } fw_shard_layout;
@@ -161,10 +171,9 @@ void fw_shard_saved_range(const fw_shard_layout *layout, int rank, int32_t unit,
 /* The place of a rank's ranges among all: ascending with the elements. 0 <= place < world. */
 int fw_shard_saved_place(const fw_shard_layout *layout, int rank);
 /* Elements that this rank owns, into memory of the host. Not collective. */
-fw_status fw_shard_read_own(const fw_shard *s, fw_shard_array array, int32_t unit, int64_t first_n, int64_t n,
-                            float *out);
+fw_status fw_shard_read_own(fw_shard *s, fw_shard_array array, int32_t unit, int64_t first_n, int64_t n, float *out);
 /* Where such an element lies, the rest of the owned range of its unit behind it; NULL where it is not fp32 in memory of the
- * host. */
+ * host, or not there all the time (records_leave). */
 const float *fw_shard_own_in_place(const fw_shard *s, fw_shard_array array, int32_t unit, int64_t first_n);
 
 /* ---- the life of a unit */
@@ -195,9 +204,10 @@ typedef struct fw_owned_range {
     int64_t first_n, n;
     float *w, *m, *v, *g;
 } fw_owned_range;
+/* Makes the record of the unit's bucket present. Units in ascending order, each followed by its share. */
 fw_status fw_shard_owned(fw_shard *s, int32_t unit, fw_owned_range *out);
 /* The owned range has been updated: gradients are cleared, copies of the weights made anew, in the background where
- * they cross ranks. Units in ascending order. */
+ * they cross ranks; after the last unit of its bucket the record is not used any more. */
 fw_status fw_shard_share(fw_shard *s, int32_t unit);
 
 /* What is gathered at this moment and at most, in buckets: the permanent share and the units in flight are all there

@@ -36,12 +36,12 @@ struct fw_shard {
 
     /* Memory, see shard_layout.c. NULL: not kept.
      *
-     *   master    [share_n] fp32, or inside compute
+     *   master    [share_n] fp32; or inside compute, or in the records
      *   compute   [full_n] or [share_n] t
      *   gradient  [full_n] or [share_n] gradient_t
-     *   m, v      [share_n] fp32 */
-    float *master, *m, *v;
-    char *compute, *gradient;
+     *   records   one for each bucket: shard/shard_record.h */
+    float *master;
+    char *compute, *gradient, *records;
     void *staging;
     bool has_pages; /* gradients and units at work */
     /* Slot 0 belongs to bucket 0, the others to the rest in turn. send[i] is the bf16 copy of gradient slot i. */
@@ -66,8 +66,9 @@ static inline const fw_bucket *fw_shard_bucket(const fw_shard *s, int32_t b) { r
 
 /* Elements from the start of its bucket to the start of a unit. */
 int64_t fw_shard_unit_at(const fw_shard *s, int32_t unit);
-/* This rank's part of a bucket: in the master, and in the kept compute weights (NULL when there are none). */
-float *fw_shard_master_part(const fw_shard *s, int32_t b);
+/* This rank's part of a bucket: in the master (record: the bucket's, open), and in the kept compute weights. NULL when
+ * there is none. */
+float *fw_shard_master_part(const fw_shard *s, int32_t b, char *record);
 void *fw_shard_compute_part(const fw_shard *s, int32_t b);
 /* Start of a bucket in the full gradients, or of this rank's part in the kept ones. */
 void *fw_shard_gradient_full(const fw_shard *s, int32_t b);
@@ -76,8 +77,8 @@ void *fw_shard_gradient_part(const fw_shard *s, int32_t b);
 /* Where the weights of unit are being waited for (shard_weights.c). */
 fw_status fw_shard_weights_acquire(fw_shard *s, int32_t unit, const void **w);
 fw_status fw_shard_weights_release(fw_shard *s, int32_t unit);
-/* The master's part has changed: copies follow; a gather after an update is left running. */
-fw_status fw_shard_weights_renew(fw_shard *s, int32_t b);
+/* The master's part has changed, its record is open: copies follow; a gather after an update is left running. */
+fw_status fw_shard_weights_renew(fw_shard *s, int32_t b, char *record);
 
 /* shard_gradients.c */
 fw_status fw_shard_gradient_acquire(fw_shard *s, int32_t unit, float **g);

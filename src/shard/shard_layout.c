@@ -3,9 +3,10 @@
 
 #include "base/alloc.h"
 #include "shard/shard_internal.h"
+#include "shard/shard_record.h"
 
 /* Parts are multiples of this many elements: cache lines in every type, and whole blocks of a quantised state. */
-enum { PART_ALIGN = 64, STAGING_N = 1 << 20, GRADIENT_SLOTS = 2 };
+enum { PART_ALIGN = 64, STAGING_N = 1 << 20, GRADIENT_SLOTS = 2, ADAMW_ARRAYS = 2 };
 
 const char *fw_shard_strategy_name(fw_shard_strategy strategy) {
     static const char *const names[] = {"ddp", "zero1", "zero2", "zero3", "hsdp", "hsdp_zero2"};
@@ -74,7 +75,7 @@ static void plan_weights(fw_shard_layout *l, fw_arena *arena) {
         l->block.compute = fw_arena_add(arena, crossing, "weights (fp32)", bytes_of(l->full_n, FW_F32));
         return;
     }
-    if (o->training || fp32) {
+    if (fp32) {
         l->bytes.master = share;
         l->block.master =
             fw_arena_add(arena, FW_MEMORY_DEVICE, l->S > 1 ? "weights (fp32, own share)" : "weights (fp32)", share);
@@ -94,6 +95,18 @@ static void plan_weights(fw_shard_layout *l, fw_arena *arena) {
         arena, crossing, fp32 ? "units at work: weights (fp32)" : "units at work: weights (bf16)", l->bytes.gathered);
 }
 
+static void plan_records(fw_shard_layout *l, fw_arena *arena) {
+    static const char *const what[2][2] = {
+        {"optimizer moments (fp32)", "optimizer moments (fp32, own share)"},
+        {"weights and optimizer moments (fp32)", "weights and optimizer moments (fp32, own share)"}};
+    l->array_n = ADAMW_ARRAYS;
+    l->master_in_record = l->options.t == FW_BF16;
+    fw_shard_record_lay_out(l);
+    if (l->master_in_record) l->bytes.master = bytes_of(l->share_n, FW_F32);
+    l->bytes.moments = l->record_bytes - (l->master_in_record ? l->bytes.master : 0);
+    l->block.records = fw_arena_add(arena, FW_MEMORY_DEVICE, what[l->master_in_record][l->S > 1], l->record_bytes);
+}
+
 static void plan_gradients(fw_shard_layout *l, fw_arena *arena) {
     const fw_shard_options *o = &l->options;
     const bool fp32 = o->gradient_t == FW_F32;
@@ -105,10 +118,6 @@ static void plan_gradients(fw_shard_layout *l, fw_arena *arena) {
         l->block.gradient =
             fw_arena_add(arena, FW_MEMORY_DEVICE, fp32 ? "gradients (fp32, own share)" : "gradients (bf16, own share)",
                          l->bytes.gradient);
-    l->bytes.moments = 2 * bytes_of(l->share_n, FW_F32);
-    l->block.moments =
-        fw_arena_add(arena, FW_MEMORY_DEVICE,
-                     l->S > 1 ? "optimizer moments (fp32, own share)" : "optimizer moments (fp32)", l->bytes.moments);
     if (!l->gradient_units) return;
     /* Two, so that one travels while the next is computed; in bf16 it is the rounded copy that travels. */
     l->gradient_slot_n = l->bucket_n - 1 < GRADIENT_SLOTS ? l->bucket_n - 1 : GRADIENT_SLOTS;
@@ -125,9 +134,9 @@ static void plan_gradients(fw_shard_layout *l, fw_arena *arena) {
 static void plan_memory(fw_shard_layout *l, fw_arena *arena) {
     const fw_shard_options *o = &l->options;
     const bool sharded = (o->strategy == FW_SHARD_ZERO3 || o->strategy == FW_SHARD_HSDP) && l->S > 1;
-    const bool master_alone = o->training && o->t == FW_BF16 && o->gradient_t == FW_F32;
+    const bool master_alone = o->training && o->t == FW_BF16 && o->gradient_t == FW_F32 && !o->records_leave;
     const bool one = o->strategy == FW_SHARD_DDP || l->S == 1;
-    l->block.master = l->block.compute = l->block.gradient = l->block.moments = -1;
+    l->block.master = l->block.compute = l->block.gradient = l->block.records = -1;
     l->block.gathered = l->block.gradient_units = l->block.send = l->block.staging = -1;
     l->weights_full = !sharded && !(one && master_alone);
     l->weights_share = !l->weights_full && o->t == FW_BF16 && !master_alone;
@@ -137,6 +146,7 @@ static void plan_memory(fw_shard_layout *l, fw_arena *arena) {
         l->gradients_full = o->strategy == FW_SHARD_DDP || o->strategy == FW_SHARD_ZERO1 || !o->sync_each;
         l->gradient_units = !l->gradients_full || o->sync_each || o->gradient_t == FW_BF16;
         plan_gradients(l, arena);
+        plan_records(l, arena);
     }
     if (l->S == 1) return;
     int64_t largest = l->edge_n > l->block_n ? l->edge_n : l->block_n;

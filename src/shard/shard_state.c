@@ -1,6 +1,7 @@
 /* Filling the state from files, and reading it back for saving, wherever it is owned. */
 #include "base/alloc.h"
 #include "shard/shard_internal.h"
+#include "shard/shard_record.h"
 
 #include <string.h>
 
@@ -13,19 +14,15 @@ typedef struct part {
     fw_dtype t;
 } part;
 
-static part part_of(const fw_shard *s, fw_shard_array array, int32_t b) {
-    int64_t at = fw_shard_bucket(s, b)->share_at_n;
-    switch (array) {
-    case FW_SHARD_WEIGHT: {
-        float *master = fw_shard_master_part(s, b);
+/* record: the bucket's, open. */
+static part part_of(const fw_shard *s, fw_shard_array array, int32_t b, char *record) {
+    if (array == FW_SHARD_WEIGHT) {
+        float *master = fw_shard_master_part(s, b, record);
         if (master != NULL) return (part){(char *)master, FW_F32};
         return (part){fw_shard_compute_part(s, b), s->layout.options.t};
     }
-    case FW_SHARD_EXP_AVG: return (part){s->m == NULL ? NULL : (char *)(s->m + at), FW_F32};
-    case FW_SHARD_EXP_AVG_SQ: return (part){s->v == NULL ? NULL : (char *)(s->v + at), FW_F32};
-    case FW_SHARD_ARRAY_N: break;
-    }
-    return (part){NULL, FW_F32};
+    FW_ASSERT(s->layout.options.training);
+    return (part){record + fw_shard_record_at(&s->layout, b, array == FW_SHARD_EXP_AVG ? 0 : 1), FW_F32};
 }
 
 /* ---- loading */
@@ -55,10 +52,8 @@ static fw_status put_rounded(const fw_shard *s, char *data, float *host, int64_t
 }
 
 /* host: a chunk for what cannot be read into its place, which is where the host cannot write or the type is another. */
-static fw_status load_bucket(fw_shard *s, fw_shard_array array, int32_t b, fw_unit_reader read, void *context,
-                             float *host) {
+static fw_status load_part(fw_shard *s, const part to, int32_t b, fw_unit_reader read, void *context, float *host) {
     const fw_bucket *bucket = fw_shard_bucket(s, b);
-    const part to = part_of(s, array, b);
     const int64_t own = s->group_rank * bucket->part_n;
     if (host == NULL) return read_bucket(s, b, own, bucket->part_n, read, context, (float *)(void *)to.data);
     for (int64_t at = 0; at < bucket->part_n; at += LOAD_CHUNK_N) {
@@ -75,16 +70,22 @@ static fw_status load_bucket(fw_shard *s, fw_shard_array array, int32_t b, fw_un
     return FW_OK;
 }
 
+static fw_status load_bucket(fw_shard *s, fw_shard_array array, int32_t b, fw_unit_reader read, void *context,
+                             float *host) {
+    char *record;
+    FW_TRY(fw_shard_record_open(s, b, FW_RECORD_UPDATE, &record));
+    const part to = part_of(s, array, b, record);
+    FW_TRY(load_part(s, to, b, read, context, s->device->on_host && to.t == FW_F32 ? NULL : host));
+    if (array == FW_SHARD_WEIGHT) FW_TRY(fw_shard_weights_renew(s, b, record));
+    return fw_shard_record_close(s, b);
+}
+
 fw_status fw_shard_load(fw_shard *s, fw_shard_array array, fw_unit_reader read, void *context) {
-    float *host = NULL;
-    const part first = part_of(s, array, 0);
-    FW_ASSERT(first.data != NULL);
-    if (!s->device->on_host || first.t != FW_F32) FW_TRY(FW_NEW_ARRAY(host, LOAD_CHUNK_N));
+    float *host;
+    FW_TRY(FW_NEW_ARRAY(host, LOAD_CHUNK_N));
     fw_status status = FW_OK;
-    for (int32_t b = 0; b < s->layout.bucket_n && status == FW_OK; b++) {
+    for (int32_t b = 0; b < s->layout.bucket_n && status == FW_OK; b++)
         status = load_bucket(s, array, b, read, context, host);
-        if (status == FW_OK && array == FW_SHARD_WEIGHT) status = fw_shard_weights_renew(s, b);
-    }
     fw_free(host);
     FW_TRY(status);
     return fw_shard_settle(s);
@@ -103,9 +104,7 @@ static fw_status tell(fw_shard *s, wish *w) {
 }
 
 /* `n` elements of a part as fp32, in memory of the host or in the staging memory. */
-static fw_status read_part(const fw_shard *s, fw_shard_array array, int32_t b, int64_t at, int64_t n, float *out) {
-    const part from = part_of(s, array, b);
-    FW_ASSERT(from.data != NULL);
+static fw_status read_from(const fw_shard *s, const part from, int64_t at, int64_t n, float *out) {
     const char *data = from.data + at * (int64_t)fw_dtype_bytes(from.t);
     if (from.t == FW_F32) return fw_copy(s->device, out, data, (size_t)n * sizeof *out);
     if (s->device->on_host || out == s->staging) return fw_cast(s->device, out, FW_F32, data, from.t, n);
@@ -120,8 +119,14 @@ static fw_status read_part(const fw_shard *s, fw_shard_array array, int32_t b, i
     return FW_OK;
 }
 
-fw_status fw_shard_read_own(const fw_shard *s, fw_shard_array array, int32_t unit, int64_t first_n, int64_t n,
-                            float *out) {
+static fw_status read_part(fw_shard *s, fw_shard_array array, int32_t b, int64_t at, int64_t n, float *out) {
+    char *record;
+    FW_TRY(fw_shard_record_open(s, b, FW_RECORD_READ, &record));
+    FW_TRY(read_from(s, part_of(s, array, b, record), at, n, out));
+    return fw_shard_record_close(s, b);
+}
+
+fw_status fw_shard_read_own(fw_shard *s, fw_shard_array array, int32_t unit, int64_t first_n, int64_t n, float *out) {
     const int32_t b = s->layout.bucket_of_unit[unit];
     const int64_t part_n = fw_shard_bucket(s, b)->part_n;
     const int64_t at = fw_shard_unit_at(s, unit) + first_n - s->group_rank * part_n;
@@ -131,7 +136,9 @@ fw_status fw_shard_read_own(const fw_shard *s, fw_shard_array array, int32_t uni
 
 const float *fw_shard_own_in_place(const fw_shard *s, fw_shard_array array, int32_t unit, int64_t first_n) {
     const int32_t b = s->layout.bucket_of_unit[unit];
-    const part from = part_of(s, array, b);
+    if (s->layout.options.records_leave) return NULL;
+    char *record = s->records == NULL ? NULL : s->records + fw_shard_bucket(s, b)->record.at_bytes;
+    const part from = part_of(s, array, b, record);
     const int64_t at = fw_shard_unit_at(s, unit) + first_n - s->group_rank * fw_shard_bucket(s, b)->part_n;
     return from.t == FW_F32 && s->device->on_host ? (const float *)(const void *)from.data + at : NULL;
 }

@@ -4,6 +4,7 @@
  * starts the gather of the next buckets that have a slot. Where all weights are kept, a stay only waits for the
  * all-gather that followed the last update. */
 #include "shard/shard_internal.h"
+#include "shard/shard_record.h"
 
 #include "base/host.h"
 #include "base/trace.h"
@@ -48,8 +49,12 @@ static fw_status start_gather(fw_shard *s, int32_t b, int slot) {
     char *data = s->weight_slot[slot].data;
     char *own = data + s->group_rank * bucket->part_n * (int64_t)fw_dtype_bytes(t);
     const void *part = fw_shard_compute_part(s, b);
-    if (part == NULL) {
-        part = fw_shard_master_part(s, b);
+    if (part == NULL) { /* the master is where it always is: see records_leave */
+        char *record;
+        FW_ASSERT(!s->layout.options.records_leave || !s->layout.master_in_record);
+        FW_TRY(fw_shard_record_open(s, b, FW_RECORD_READ, &record));
+        part = fw_shard_master_part(s, b, record);
+        FW_TRY(fw_shard_record_close(s, b));
         if (t != FW_F32) {
             FW_TRY(fw_cast(s->device, own, t, part, FW_F32, bucket->part_n));
             part = own;
@@ -159,7 +164,7 @@ fw_status fw_shard_weights_release(fw_shard *s, int32_t unit) {
 
 /* ---- after an update */
 
-fw_status fw_shard_weights_renew(fw_shard *s, int32_t b) {
+fw_status fw_shard_weights_renew(fw_shard *s, int32_t b, char *record) {
     const fw_bucket *bucket = fw_shard_bucket(s, b);
     const fw_dtype t = s->layout.options.t;
     fw_bucket_state *state = &s->state[b];
@@ -167,7 +172,7 @@ fw_status fw_shard_weights_renew(fw_shard *s, int32_t b) {
     leave_slot(s, b); /* S = 1: the rounded copy is old now */
     void *part = fw_shard_compute_part(s, b);
     if (part == NULL) return FW_OK;
-    float *master = fw_shard_master_part(s, b);
+    float *master = fw_shard_master_part(s, b, record);
     if (master != NULL && part != (void *)master) FW_TRY(fw_cast(s->device, part, t, master, FW_F32, bucket->part_n));
     if (!s->layout.weights_full || s->layout.S == 1) return FW_OK;
     FW_TRY(fw_flight_wait(s->group, &state->weights));

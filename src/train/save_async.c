@@ -10,7 +10,7 @@
 enum { SLACK_N = 192 }; /* of a unit: what rounding a part to whole cache lines, twice, may add */
 
 struct fw_save_async {
-    const fw_shard *shard;
+    fw_shard *shard;
     const fw_param_table *table;
     fw_checkpoint_range *range; /* [unit_n], what this rank writes of each unit */
     int64_t *at_n;              /* [unit_n], where that lies in an array of the copy */
@@ -38,8 +38,8 @@ static const float *view_copy(void *context, fw_checkpoint_array array, const fw
     return a->values + (int64_t)array * a->n + at;
 }
 
-fw_status fw_save_async_create(fw_save_async **out, const fw_shard *shard, const fw_param_table *table, int rank,
-                               int world, int cpu_first, int cpu_n) {
+fw_status fw_save_async_create(fw_save_async **out, fw_shard *shard, const fw_param_table *table, int rank, int world,
+                               int cpu_first, int cpu_n) {
     fw_save_async *a;
     fw_status status;
     *out = NULL;

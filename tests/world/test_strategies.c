@@ -184,6 +184,9 @@ static void all_strategies(const char *variant, fw_dtype t, int world) {
 static void bf16_gradients(const char *variant, int world) {
     family f = {.variant = variant, .t = FW_BF16, .world = world};
     add(&f, (fw_shard_options){.strategy = FW_SHARD_DDP}, 1, -1, 0);
+    /* weights to compute with that are never rounded from the records */
+    for (int s = FW_SHARD_DDP; s <= FW_SHARD_ZERO3; s++)
+        add(&f, (fw_shard_options){.strategy = (fw_shard_strategy)s, .records_leave = true}, 1, 0, 0);
     for (int way = 0; way < 3; way++) {
         int64_t accumulation = way == 0 ? 1 : 3;
         bool each = way == 1;
