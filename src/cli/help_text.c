@@ -41,7 +41,7 @@ static fw_status option_line(fw_strbuf *text, fw_option_id id) {
     const fw_option_info *info = fw_option_get(id);
     char left[128], sentence[1024], bounds[256], aliases[256];
     const char letter[] = {'-', fw_option_letter(id), ',', ' ', 0};
-    snprintf(left, sizeof left, "  %s--%s%s%s", letter[1] != 0 ? letter : "", info->type == FW_TYPE_BOOL ? "[no_]" : "",
+    snprintf(left, sizeof left, "  %s--%s%s%s", letter[1] != 0 ? letter : "", fw_option_is_switch(info) ? "[no_]" : "",
              info->name, placeholder(info));
     FW_TRY(fw_strbuf_printf(text, "%-*s", LEFT_COLUMNS, left));
     if (strlen(left) >= LEFT_COLUMNS) FW_TRY(fw_strbuf_printf(text, "\n%*s", LEFT_COLUMNS, ""));

@@ -63,6 +63,10 @@ static void put_split(writer *w, json_t *o, const fw_plan_split *s) {
     put(w, o, "reason", json_string(s->reason));
 }
 
+static json_t *recompute_word(fw_recompute recompute) {
+    return recompute == FW_RECOMPUTE_SELECTIVE ? json_string("selective") : json_boolean(recompute == FW_RECOMPUTE_ON);
+}
+
 static void put_advice(writer *w, json_t *o, const fw_plan_advice *a) {
     if (o == NULL) return;
     put(w, o, "fits", json_boolean(a->fits));
@@ -71,9 +75,33 @@ static void put_advice(writer *w, json_t *o, const fw_plan_advice *a) {
     put(w, o, "reason", json_string(a->reason));
     put(w, o, "one_job_per_device", json_boolean(a->one_job_each));
     put(w, o, "gradient_accumulation_steps", json_integer(a->scenario.micro_n));
-    put(w, o, "gradient_checkpointing", json_boolean(a->scenario.recompute));
+    put(w, o, "gradient_checkpointing", recompute_word(a->scenario.recompute));
+    put(w, o, "gradient_checkpointing_every",
+        json_integer(a->scenario.recompute_every > 0 ? a->scenario.recompute_every : 1));
     json_t *best = child(w, o, "case");
     if (best != NULL) put_case(w, best, &a->best);
+}
+
+static void put_recompute(writer *w, json_t *o, const fw_plan_report *r) {
+    json_t *list = json_array();
+    put(w, o, "recompute", list);
+    for (int i = 0; i < r->recompute_n && !w->failed; i++) {
+        const fw_plan_recompute *way = &r->recompute[i];
+        json_t *entry = json_object();
+        if (json_array_append_new(list, entry) != 0) {
+            w->failed = true;
+            return;
+        }
+        put(w, entry, "gradient_checkpointing", recompute_word(way->recompute));
+        put(w, entry, "gradient_checkpointing_every", json_integer(way->every));
+        put(w, entry, "activations_bytes", whole(way->one.part[FW_PLAN_ACTIVATIONS]));
+        put(w, entry, "total_bytes", whole(way->one.total_bytes));
+        put(w, entry, "fits", json_boolean(way->one.fits));
+        put(w, entry, "extra_operations", json_real(way->one.again_n));
+        put(w, entry, "extra_bytes_moved", json_real(way->one.again_bytes));
+        put(w, entry, "operations", json_real(way->one.work_n));
+        put(w, entry, "step_ms", json_real(way->one.times.step_ms));
+    }
 }
 
 static void put_site(writer *w, json_t *o, const fw_plan_site *s) {
@@ -147,6 +175,7 @@ fw_status fw_plan_write_json(fw_strbuf *out, const fw_plan_report *r) {
         if (others != NULL) put_table(&w, child(&w, others, fw_method_words[r->other[i].method]), &r->other[i]);
     }
     put_advice(&w, child(&w, o, "recommendation"), &r->advice);
+    put_recompute(&w, o, r);
     put_split(&w, child(&w, o, "tensor_parallel"), &r->tensor);
     put_split(&w, child(&w, o, "pipeline_parallel"), &r->pipeline);
     put_answers(&w, child(&w, o, "answers"), r);

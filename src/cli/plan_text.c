@@ -7,6 +7,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 enum { LABEL_COLUMNS = 24, CELL_COLUMNS = 10, LEFT_COLUMNS = 13, TEXT_COLUMNS = 100 };
 static const double gib = 1073741824.0, mib = 1048576.0;
@@ -66,14 +67,27 @@ static fw_status write_site(fw_strbuf *out, const fw_plan_report *r) {
                         : FW_OK;
 }
 
+/* "blocks are recomputed in backward" */
+static const char *kept_words(const fw_plan_scenario *s, char out[64]) {
+    static const char *const words[] = {[FW_RECOMPUTE_OFF] = "kept for backward",
+                                        [FW_RECOMPUTE_ON] = "recomputed in backward",
+                                        [FW_RECOMPUTE_SELECTIVE] = "kept but for norms and activations"};
+    snprintf(out, 64, "%s", words[s->recompute]);
+    const size_t used = strlen(out);
+    if (s->recompute != FW_RECOMPUTE_OFF && s->recompute_every > 1)
+        snprintf(out + used, 64 - used, ", every %lld", (long long)s->recompute_every);
+    return out;
+}
+
 static fw_status write_run(fw_strbuf *out, const fw_plan_scenario *s) {
+    char kept[64];
     const long long batch = s->batch * s->micro_n * s->site.world;
     return say(out, "run",
                "%s, %s; batch %lld x %lld x %d = %lld sequence%s of %lld tokens a step (a device's, micro-batches, "
                "devices); blocks %s",
                method_words(s->method == FW_METHOD_AUTO ? FW_METHOD_FULL : s->method), fw_optim_words[s->optim],
                (long long)s->batch, (long long)s->micro_n, s->site.world, batch, fw_plural(batch), (long long)s->length,
-               s->recompute ? "recomputed in backward" : "kept for backward");
+               kept_words(s, kept));
 }
 
 /* ---- the table */
@@ -170,16 +184,41 @@ static const char *method_option(fw_method method) { return fw_method_words[meth
 static fw_status write_advice(fw_strbuf *out, const fw_plan_report *r) {
     const fw_plan_advice *a = &r->advice;
     const fw_plan_scenario *s = &a->scenario;
+    char every[64] = "";
+    if (s->recompute != FW_RECOMPUTE_OFF && s->recompute_every > 1)
+        snprintf(every, sizeof every, ", gradient_checkpointing_every %lld", (long long)s->recompute_every);
     if (a->fits)
-        FW_TRY(say(out, "recommended", "%s, strategy %s, gradient_accumulation_steps %lld, gradient_checkpointing %s%s",
+        FW_TRY(say(out, "recommended",
+                   "%s, strategy %s, gradient_accumulation_steps %lld, gradient_checkpointing %s%s%s",
                    method_option(a->method), fw_shard_strategy_name(a->strategy), (long long)s->micro_n,
-                   s->recompute ? "true" : "false",
+                   fw_recompute_words[s->recompute], every,
                    a->best.arithmetic ? " (arithmetic; training does not have it yet)" : ""));
     else
         FW_TRY(say(out, "recommended", "nothing fits here"));
     FW_TRY(paragraph(out, "because", a->reason));
     FW_TRY(say(out, "tensor", "%s: %s", r->tensor.ruled_in ? "in" : "out", r->tensor.reason));
     return say(out, "pipeline", "%s: %s", r->pipeline.ruled_in ? "in" : "out", r->pipeline.reason);
+}
+
+/* What each way to recompute takes, all else as recommended. */
+static fw_status write_recompute(fw_strbuf *out, const fw_plan_report *r) {
+    FW_TRY(fw_strbuf_printf(out, "\n%-40s %14s %10s %16s %14s %10s\n", "gradient_checkpointing", "activations", "total",
+                            "operations more", "memory moved", "step, ms"));
+    for (int i = 0; i < r->recompute_n; i++) {
+        const fw_plan_recompute *way = &r->recompute[i];
+        const fw_plan_case *c = &way->one;
+        char name[64], kept[FW_PLAN_SIZE_BYTES], total[FW_PLAN_SIZE_BYTES], moved[FW_PLAN_SIZE_BYTES], more[32];
+        snprintf(name, sizeof name, "  %s", fw_recompute_words[way->recompute]);
+        const size_t used = strlen(name);
+        if (way->every > 1) snprintf(name + used, sizeof name - used, ", every %lld", (long long)way->every);
+        snprintf(more, sizeof more, "%.3g T (%.0f %%)", c->again_n * 1e-12,
+                 100 * c->again_n / (c->work_n - c->again_n));
+        FW_TRY(fw_strbuf_printf(out, "%-40s %14s %10s %16s %14s %10.1f%s\n", name,
+                                fw_plan_size(kept, c->part[FW_PLAN_ACTIVATIONS]), fw_plan_size(total, c->total_bytes),
+                                more, fw_plan_size(moved, (uint64_t)c->again_bytes), c->times.step_ms,
+                                c->fits ? "" : "  does not fit"));
+    }
+    return FW_OK;
 }
 
 static fw_status write_fewest(fw_strbuf *out, fw_method method, const int *fewest) {
@@ -241,5 +280,6 @@ fw_status fw_plan_write_text(fw_strbuf *out, const fw_plan_report *r) {
     FW_TRY(write_advice(out, r));
     FW_TRY(write_answers(out, r));
     FW_TRY(write_disk(out, r));
+    FW_TRY(write_recompute(out, r));
     return write_changes(out, r);
 }

@@ -174,7 +174,23 @@ done:
     return status;
 }
 
+/* A JSON object that is the value itself. */
+static fw_status read_checkpointing(fw_options *o) {
+    static const char name[] = "gradient_checkpointing_kwargs";
+    fw_leaves leaves = {0};
+    fw_status status = FW_OK;
+    if (o->gradient_checkpointing_kwargs == NULL) return FW_OK;
+    const char *text = o->gradient_checkpointing_kwargs;
+    FW_TRY_OR(fw_leaves_read_json(&leaves, text, strlen(text), name), done);
+    FW_TRY_OR(fw_foreign_checkpointing(o, &leaves, name, o->origin[FW_OPTION_gradient_checkpointing_kwargs].from),
+              done);
+done:
+    fw_leaves_fini(&leaves);
+    return status;
+}
+
 fw_status fw_options_read_foreign(fw_options *o) {
+    FW_TRY(read_checkpointing(o));
     FW_TRY(read_file(o, FW_OPTION_config_file, o->config_file, fw_leaves_read_yaml, fw_foreign_accelerate));
     FW_TRY(read_file(o, FW_OPTION_fsdp_config, o->fsdp_config, fw_leaves_read_json, fw_foreign_fsdp));
     return read_file(o, FW_OPTION_deepspeed, o->deepspeed, fw_leaves_read_json, fw_foreign_deepspeed);

@@ -21,6 +21,7 @@ fw_status fw_options_read_foreign(fw_options *o);
  * where the file was named. */
 fw_status fw_foreign_accelerate(fw_options *o, const fw_leaves *leaves, const char *where, fw_option_origin from);
 fw_status fw_foreign_deepspeed(fw_options *o, const fw_leaves *leaves, const char *where, fw_option_origin from);
+fw_status fw_foreign_checkpointing(fw_options *o, const fw_leaves *leaves, const char *where, fw_option_origin from);
 fw_status fw_foreign_fsdp(fw_options *o, const fw_leaves *leaves, const char *where, fw_option_origin from);
 
 /* ---- for the tables ---- */

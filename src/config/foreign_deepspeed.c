@@ -61,6 +61,7 @@ static const char no_offload[] = "finewire does not offload; write false";
 static const char no_fp16[] = "finewire computes in bf16 or fp32; use bf16";
 static const char no_quantized[] = "weights and gradients are gathered as they are; write false";
 static const char no_elastic[] = "the batch here is fixed; leave it out";
+static const char no_activations_away[] = "activations stay where they are computed with; write false";
 static const char no_parallel[] = "finewire shares out data and state, not single products; leave it out";
 
 static const fw_foreign_row rows[] = {
@@ -170,7 +171,16 @@ static const fw_foreign_row rows[] = {
     {.path = "csv_monitor.*"},
     {.path = "aio.*"},
     {.path = "checkpoint.*"},
-    {.path = "activation_checkpointing.*"}, /* for models whose code calls it; see gradient_checkpointing */
+    /* For models whose code calls it; here it is gradient_checkpointing that says what is computed again. */
+    {.path = "activation_checkpointing.number_checkpoints",
+     .allowed = "none",
+     .remark = "see gradient_checkpointing_every; leave it out"},
+    {.path = "activation_checkpointing.cpu_checkpointing", .allowed = "false", .remark = no_activations_away},
+    {.path = "activation_checkpointing.partition_activations", .allowed = "false", .remark = no_parallel},
+    {.path = "activation_checkpointing.contiguous_memory_optimization"}, /* memory is one piece here */
+    {.path = "activation_checkpointing.synchronize_checkpoint_boundary"},
+    {.path = "activation_checkpointing.profile"},
+    {.path = "activation_checkpointing", .allowed = "{}", .remark = "it must be a map"},
     {.path = "disable_allgather"},
     {.path = "compile.*"},
     {.path = "autotuning.enabled", .allowed = "false", .remark = "finewire bench step tries the strategies"},

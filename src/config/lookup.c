@@ -123,6 +123,12 @@ static bool is_out_of_bounds(const fw_value *v, const fw_option_info *info) {
     }
 }
 
+bool fw_option_is_switch(const fw_option_info *info) {
+    if (info->type == FW_TYPE_BOOL) return true;
+    return info->type == FW_TYPE_CHOICE && fw_choice_by_word(info->choices, "true") >= 0 &&
+           fw_choice_by_word(info->choices, "false") >= 0;
+}
+
 fw_status fw_option_set(fw_options *o, fw_option_id id, const fw_option_spelling *spelling, const char *name,
                         const char *text, fw_option_place place, bool store) {
     const fw_option_info *info = fw_option_get(id);

@@ -157,6 +157,8 @@ typedef struct fw_option_info {
 } fw_option_info;
 
 const fw_option_info *fw_option_get(fw_option_id id);
+/* May it stand alone, meaning true, and with "no" before it? True or false, whatever words it takes beside them. */
+bool fw_option_is_switch(const fw_option_info *info);
 /* Other spellings of the option, "model, model_path"; "" when there are none. At most `bytes`; returns `out`. */
 const char *fw_option_aliases(fw_option_id id, char *out, size_t bytes);
 /* Its letter on the command line; 0: none. */

@@ -56,12 +56,20 @@ static fw_status check_following(const fw_options *o, const fw_arguments *a, con
                    name, word, fw_option_get((fw_option_id)command.positional)->name, option, option);
 }
 
+/* Does the word behind the flag of a switch read as its value? One that has words of its own takes what is no file, so that a
+ * misspelt word is said to be one. */
+static bool reads_as_value(const fw_option_info *info, const char *word) {
+    bool ignored;
+    if (info->type == FW_TYPE_BOOL) return fw_value_read_bool(&ignored, word) == NULL;
+    return fw_choice_by_word(info->choices, word) >= 0 || (word[0] != '-' && access(word, F_OK) != 0);
+}
+
 /* --no_bf16, where bf16 is an option that may be true or false. */
 static fw_status parse_negated(fw_options *o, const fw_arguments *a, const char *name, const char *value) {
     fw_option_id id;
     const fw_option_spelling *spelling;
     FW_TRY(fw_option_find(&id, &spelling, o->command, name + 3, command_line));
-    if (fw_option_get(id)->type != FW_TYPE_BOOL)
+    if (!fw_option_is_switch(fw_option_get(id)))
         return fw_fail(FW_ERR_OPTION, "--%s: %s takes a value, there is no \"no\" to it", name, name + 3);
     if (value != NULL) return fw_fail(FW_ERR_OPTION, "--%s takes no value; write --%s %.100s", name, name + 3, value);
     FW_TRY(check_following(o, a, name, name + 3));
@@ -72,10 +80,9 @@ static fw_status parse_negated(fw_options *o, const fw_arguments *a, const char 
 static fw_status parse_value(fw_options *o, fw_arguments *a, fw_option_id id, const fw_option_spelling *spelling,
                              const char *name, const char *value) {
     const char *following = a->next < a->argc ? a->argv[a->next] : NULL;
-    if (value == NULL && fw_option_get(id)->type == FW_TYPE_BOOL) {
+    if (value == NULL && fw_option_is_switch(fw_option_get(id))) {
         /* the next argument is the value only when it reads as one: `--packing recipe.yaml` */
-        bool ignored;
-        if (following != NULL && fw_value_read_bool(&ignored, following) == NULL) {
+        if (following != NULL && reads_as_value(fw_option_get(id), following)) {
             value = following;
             a->next++;
         } else {

@@ -2,7 +2,7 @@
  *
  * Source: YAML 1.1 as libyaml reads it. Taken: one document, one map, scalars in any style, comments. An option
  * without a value (`seed:`, `seed: ~`, `seed: null`) counts as not given.
- * fsdp_config and deepspeed may be maps, as TrainingArguments take them (config/foreign.h).
+ * fsdp_config, deepspeed and gradient_checkpointing_kwargs may be maps, as TrainingArguments take them (config/foreign.h).
  * Refused, each with file and line: other lists and maps, anchors, aliases, merges, tags, a second document, a key given
  * twice (under any of its names). Events are handled one by one and maps are bounded in depth, so a hostile file costs
  * no memory beyond its own size. */
@@ -21,7 +21,7 @@ typedef struct fw_recipe {
     yaml_parser_t parser;
     int line_of[FW_OPTION_N];             /* where an option was given; 0: not yet */
     char name_of[FW_OPTION_N][KEY_BYTES]; /* and under which name */
-    fw_leaves fsdp, deepspeed;            /* maps of other programs' settings; applied at the end */
+    fw_leaves fsdp, deepspeed, recompute; /* maps of other programs' settings; applied at the end */
 } fw_recipe;
 
 static const char *const advice = "a recipe is one `name: value` a line";
@@ -42,6 +42,16 @@ static fw_status read_key(fw_recipe *r, const yaml_event_t *e, char key[KEY_BYTE
     return FW_OK;
 }
 
+/* Where the leaves of an option go that may be a map; NULL: it may not. */
+static fw_leaves *map_of(fw_recipe *r, fw_option_id id) {
+    switch (id) {
+    case FW_OPTION_fsdp_config: return &r->fsdp;
+    case FW_OPTION_deepspeed: return &r->deepspeed;
+    case FW_OPTION_gradient_checkpointing_kwargs: return &r->recompute;
+    default: return NULL;
+    }
+}
+
 static fw_status apply(fw_recipe *r, const char *key, const yaml_event_t *value, fw_option_place place) {
     fw_option_id id;
     const fw_option_spelling *spelling;
@@ -54,9 +64,9 @@ static fw_status apply(fw_recipe *r, const char *key, const yaml_event_t *value,
                        r->name_of[id]);
     r->line_of[id] = place.line;
     snprintf(r->name_of[id], KEY_BYTES, "%s", key);
-    if (value->type == YAML_MAPPING_START_EVENT && (id == FW_OPTION_fsdp_config || id == FW_OPTION_deepspeed))
-        return fw_leaves_add_node(id == FW_OPTION_deepspeed ? &r->deepspeed : &r->fsdp, &r->parser, value, "",
-                                  r->where);
+    fw_leaves *map = map_of(r, id);
+    if (value->type == YAML_MAPPING_START_EVENT && map != NULL)
+        return fw_leaves_add_node(map, &r->parser, value, "", r->where);
     if (value->type != YAML_SCALAR_EVENT)
         return fw_fail(FW_ERR_OPTION, "%s takes one value, not a list or a map", label);
     const char *text = (const char *)value->data.scalar.value;
@@ -109,8 +119,10 @@ fw_status fw_options_parse_recipe(fw_options *o, const char *text, size_t text_b
     fw_status status = read_document(&r);
     if (status == FW_OK) status = fw_foreign_fsdp(o, &r.fsdp, where, FW_FROM_RECIPE);
     if (status == FW_OK) status = fw_foreign_deepspeed(o, &r.deepspeed, where, FW_FROM_RECIPE);
+    if (status == FW_OK) status = fw_foreign_checkpointing(o, &r.recompute, where, FW_FROM_RECIPE);
     fw_leaves_fini(&r.fsdp);
     fw_leaves_fini(&r.deepspeed);
+    fw_leaves_fini(&r.recompute);
     yaml_parser_delete(&r.parser);
     return status;
 }

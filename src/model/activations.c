@@ -15,25 +15,66 @@ static void *carve(carver *c, int64_t n, size_t element_bytes) {
     return c->base == NULL ? NULL : c->base + at;
 }
 
-static void carve_block(carver *c, fw_block_activations *b, const fw_model *m, int64_t N) {
+/* Results of products and of attention. */
+static void carve_products(carver *c, fw_block_activations *b, const fw_model *m, int64_t N) {
     const fw_model_config *g = &m->config;
     size_t t = fw_dtype_bytes(m->t);
-    int64_t S = (g->H + 2 * g->K) * g->D;
+    b->qkv_NS = carve(c, N * (g->H + 2 * g->K) * g->D, t);
+    b->o_NHD = carve(c, N * g->H * g->D, t);
+    b->lse_NH = carve(c, N * g->H, sizeof(float));
+    b->mid_NC = carve(c, N * g->C, t);
+    b->gate_up_N2F = carve(c, N * 2 * g->F, t);
+}
+
+/* What lies between them: a pass over memory makes it from what came before. */
+static void carve_between(carver *c, fw_block_activations *b, const fw_model *m, int64_t N, bool one_norm) {
+    const fw_model_config *g = &m->config;
+    size_t t = fw_dtype_bytes(m->t);
     b->norm1_NC = carve(c, N * g->C, t);
+    b->norm2_NC = one_norm ? b->norm1_NC : carve(c, N * g->C, t);
     b->rstd1_N = carve(c, N, sizeof(float));
-    b->qkv_NS = carve(c, N * S, t);
+    b->rstd2_N = carve(c, N, sizeof(float));
     if (g->qk_norm) {
         b->qk_NHKD = carve(c, N * (g->H + g->K) * g->D, t);
         b->rstd_q_NH = carve(c, N * g->H, sizeof(float));
         b->rstd_k_NK = carve(c, N * g->K, sizeof(float));
     }
-    b->o_NHD = carve(c, N * g->H * g->D, t);
-    b->lse_NH = carve(c, N * g->H, sizeof(float));
-    b->mid_NC = carve(c, N * g->C, t);
-    b->norm2_NC = carve(c, N * g->C, t);
-    b->rstd2_N = carve(c, N, sizeof(float));
-    b->gate_up_N2F = carve(c, N * 2 * g->F, t);
     b->h_NF = carve(c, N * g->F, t);
+}
+
+fw_activation_mode fw_activations_mode_of(const fw_activation_options *o, int64_t l) {
+    const bool again = o->mode == FW_ACTIVATIONS_RECOMPUTE || o->mode == FW_ACTIVATIONS_SELECTIVE;
+    return again && o->recompute_every > 1 && l % o->recompute_every != 0 ? FW_ACTIVATIONS_KEEP : o->mode;
+}
+
+/* Memory of its own for what blocks keep; what they do not follows once for all of them, as block 0 needs it. */
+static void carve_kept(carver *c, fw_activations *a, const fw_model *m) {
+    const int64_t N = a->options.N_max;
+    for (int64_t l = 0; l < m->config.L; l++) {
+        const fw_activation_mode mode = fw_activations_mode_of(&a->options, l);
+        if (mode == FW_ACTIVATIONS_KEEP || mode == FW_ACTIVATIONS_SELECTIVE) carve_products(c, &a->block[l], m, N);
+        if (mode == FW_ACTIVATIONS_KEEP) carve_between(c, &a->block[l], m, N, false);
+    }
+}
+
+static void carve_shared(carver *c, fw_activations *a, const fw_model *m) {
+    const fw_activation_mode mode = a->options.mode; /* of block 0 */
+    fw_block_activations shared = {0};
+    if (mode == FW_ACTIVATIONS_KEEP) return;
+    if (mode != FW_ACTIVATIONS_SELECTIVE) carve_products(c, &shared, m, a->options.N_max);
+    /* Backward needs both norms of a whole forward that it has run again; one by one they are made in the same place. */
+    carve_between(c, &shared, m, a->options.N_max, mode == FW_ACTIVATIONS_SELECTIVE);
+    for (int64_t l = 0; l < m->config.L; l++) {
+        if (fw_activations_mode_of(&a->options, l) == FW_ACTIVATIONS_KEEP) continue;
+        fw_block_activations *b = &a->block[l], own = *b;
+        *b = shared;
+        if (mode != FW_ACTIVATIONS_SELECTIVE) continue;
+        b->qkv_NS = own.qkv_NS;
+        b->o_NHD = own.o_NHD;
+        b->lse_NH = own.lse_NH;
+        b->mid_NC = own.mid_NC;
+        b->gate_up_N2F = own.gate_up_N2F;
+    }
 }
 
 fw_status fw_activations_init(fw_activations *a, const fw_model *m, const fw_activation_options *options, void *base) {
@@ -47,15 +88,11 @@ fw_status fw_activations_init(fw_activations *a, const fw_model *m, const fw_act
 
     /* kept from forward to backward */
     a->x_LNC = carve(&c, (training ? g->L + 1 : 1) * N * g->C, t);
-    if (options->mode == FW_ACTIVATIONS_KEEP)
-        for (int64_t l = 0; l < g->L; l++) carve_block(&c, &a->block[l], m, N);
+    carve_kept(&c, a, m);
     a->kept_bytes = c.used_bytes;
 
     /* in passing */
-    if (options->mode != FW_ACTIVATIONS_KEEP) {
-        carve_block(&c, &a->block[0], m, N);
-        for (int64_t l = 1; l < g->L; l++) a->block[l] = a->block[0];
-    }
+    carve_shared(&c, a, m);
     a->cos_PE = carve(&c, options->P * g->D / 2, sizeof(float));
     a->sin_PE = carve(&c, options->P * g->D / 2, sizeof(float));
     a->dn_NC = carve(&c, N * g->C, t);

@@ -26,16 +26,26 @@ static qkv_view view_rotated(const fw_model *m, const fw_block_activations *s) {
 
 static float attention_scale(const fw_model *m) { return 1.0f / __builtin_sqrtf((float)m->config.D); }
 
-/* norm1, qkv, rotated q and k. */
-static fw_status project_qkv(const fw_model *m, fw_device *d, const void *w_unit, const fw_activations *a,
-                             const fw_block_activations *s, const void *x_NC, const fw_micro_batch *b) {
+static fw_status norm_input(const fw_model *m, fw_device *d, const void *w_unit, const fw_block_activations *s,
+                            const void *x_NC, int64_t N) {
+    const fw_model_config *g = &m->config;
+    return fw_rmsnorm_forward(d, s->norm1_NC, g->C, s->rstd1_N, x_NC, g->C,
+                              fw_at_const(w_unit, m->block.input_norm, m->t), g->rms_eps, N, 1, g->C, m->t);
+}
+
+static fw_status norm_mid(const fw_model *m, fw_device *d, const void *w_unit, const fw_block_activations *s,
+                          int64_t N) {
+    const fw_model_config *g = &m->config;
+    return fw_rmsnorm_forward(d, s->norm2_NC, g->C, s->rstd2_N, s->mid_NC, g->C,
+                              fw_at_const(w_unit, m->block.post_norm, m->t), g->rms_eps, N, 1, g->C, m->t);
+}
+
+/* q and k as attention takes them. Without QK-norm in place: once only. */
+static fw_status rotate(const fw_model *m, fw_device *d, const void *w_unit, const fw_activations *a,
+                        const fw_block_activations *s, const fw_micro_batch *b) {
     const fw_model_config *g = &m->config;
     const fw_block_offsets *at = &m->block;
-    const void *norm_w = fw_at_const(w_unit, at->input_norm, m->t), *qkv_w = fw_at_const(w_unit, at->qkv, m->t);
-    FW_TRY(fw_rmsnorm_forward(d, s->norm1_NC, g->C, s->rstd1_N, x_NC, g->C, norm_w, g->rms_eps, b->N, 1, g->C, m->t));
     qkv_view raw = view_packed(m, s->qkv_NS), r = view_rotated(m, s);
-    FW_TRY(fw_matmul_forward(d, s->qkv_NS, s->norm1_NC, qkv_w, fw_at_const(w_unit, at->qkv_bias, m->t), b->N,
-                             raw.q_stride, g->C, m->t, m->t));
     if (g->qk_norm) {
         const void *q_norm = fw_at_const(w_unit, at->q_norm, m->t), *k_norm = fw_at_const(w_unit, at->k_norm, m->t);
         FW_TRY(fw_rmsnorm_forward(d, r.q, r.q_stride, s->rstd_q_NH, raw.q, raw.q_stride, q_norm, g->rms_eps, b->N, g->H,
@@ -44,8 +54,19 @@ static fw_status project_qkv(const fw_model *m, fw_device *d, const void *w_unit
                                   g->D, m->t));
     }
     FW_TRY(fw_rope(d, r.q, r.q_stride, a->cos_PE, a->sin_PE, b->position_N, b->N, g->H, g->D, 1, m->t));
-    FW_TRY(fw_rope(d, r.k, r.k_stride, a->cos_PE, a->sin_PE, b->position_N, b->N, g->K, g->D, 1, m->t));
-    return FW_OK;
+    return fw_rope(d, r.k, r.k_stride, a->cos_PE, a->sin_PE, b->position_N, b->N, g->K, g->D, 1, m->t);
+}
+
+/* norm1, qkv, rotated q and k. */
+static fw_status project_qkv(const fw_model *m, fw_device *d, const void *w_unit, const fw_activations *a,
+                             const fw_block_activations *s, const void *x_NC, const fw_micro_batch *b) {
+    const fw_model_config *g = &m->config;
+    const fw_block_offsets *at = &m->block;
+    FW_TRY(norm_input(m, d, w_unit, s, x_NC, b->N));
+    FW_TRY(fw_matmul_forward(d, s->qkv_NS, s->norm1_NC, fw_at_const(w_unit, at->qkv, m->t),
+                             fw_at_const(w_unit, at->qkv_bias, m->t), b->N, (g->H + 2 * g->K) * g->D, g->C, m->t,
+                             m->t));
+    return rotate(m, d, w_unit, a, s, b);
 }
 
 /* Append the new rows of k and v to the cache: row i of it is [k K D | v K D]. */
@@ -92,9 +113,7 @@ static fw_status forward_to_h(const fw_model *m, fw_device *d, const void *w_uni
     FW_TRY(fw_matmul_forward(d, s->mid_NC, s->o_NHD, o_w, o_bias, b->N, g->C, g->H * g->D, m->t, m->t));
     FW_TRY(fw_add(d, s->mid_NC, s->mid_NC, x_NC, b->N * g->C, m->t));
 
-    const void *norm_w = fw_at_const(w_unit, at->post_norm, m->t);
-    FW_TRY(
-        fw_rmsnorm_forward(d, s->norm2_NC, g->C, s->rstd2_N, s->mid_NC, g->C, norm_w, g->rms_eps, b->N, 1, g->C, m->t));
+    FW_TRY(norm_mid(m, d, w_unit, s, b->N));
     FW_TRY(fw_matmul_forward(d, s->gate_up_N2F, s->norm2_NC, fw_at_const(w_unit, at->gate_up, m->t),
                              fw_at_const(w_unit, at->gate_up_bias, m->t), b->N, 2 * g->F, g->C, m->t, m->t));
     return fw_swiglu_forward(d, s->h_NF, s->gate_up_N2F, b->N, g->F, m->t);
@@ -169,7 +188,17 @@ fw_status fw_block_backward(const fw_model *m, fw_device *d, int64_t l, const vo
                             fw_activations *a, const fw_micro_batch *b) {
     const fw_block_activations *s = &a->block[l];
     const void *x_NC = fw_activations_x(a, m, l);
-    if (a->options.mode == FW_ACTIVATIONS_RECOMPUTE) FW_TRY(forward_to_h(m, d, w_unit, a, s, x_NC, b, NULL));
+    const fw_activation_mode mode = fw_activations_mode_of(&a->options, l);
+    const bool selective = mode == FW_ACTIVATIONS_SELECTIVE;
+    if (mode == FW_ACTIVATIONS_RECOMPUTE) FW_TRY(forward_to_h(m, d, w_unit, a, s, x_NC, b, NULL));
+    if (selective) {
+        FW_TRY(norm_mid(m, d, w_unit, s, b->N));
+        FW_TRY(fw_swiglu_forward(d, s->h_NF, s->gate_up_N2F, b->N, m->config.F, m->t));
+    }
     FW_TRY(backward_mlp(m, d, w_unit, g_unit, a, s, b->N));
+    if (selective) { /* in the place of the other norm */
+        FW_TRY(norm_input(m, d, w_unit, s, x_NC, b->N));
+        if (m->config.qk_norm) FW_TRY(rotate(m, d, w_unit, a, s, b));
+    }
     return backward_attention(m, d, w_unit, g_unit, a, s, x_NC, b);
 }

@@ -69,16 +69,18 @@ typedef struct fw_block_activations {
 typedef enum fw_activation_mode {
     FW_ACTIVATIONS_FORWARD,   /* evaluation, generation: nothing is kept */
     FW_ACTIVATIONS_RECOMPUTE, /* training: block inputs are kept, the rest is computed again in backward */
+    FW_ACTIVATIONS_SELECTIVE, /* training: results of products and attention are kept, norms, rotated q and k and h are not */
     FW_ACTIVATIONS_KEEP       /* training: everything is kept */
 } fw_activation_mode;
 
 typedef struct fw_activation_options {
     fw_activation_mode mode;
-    int64_t N_max, n_max; /* rows and target rows of the largest micro-batch */
-    int64_t chunk_n;      /* rows of logits that exist at a time */
-    int64_t P;            /* positions of the rope tables */
-    int64_t document_n;   /* documents of a micro-batch at most; 0: not known, attention is left to the device */
-    int64_t longest_n;    /* rows of the longest of them */
+    int64_t recompute_every; /* RECOMPUTE and SELECTIVE hold for blocks 0, k, 2 k, ..; others keep. 0: for all, as 1 */
+    int64_t N_max, n_max;    /* rows and target rows of the largest micro-batch */
+    int64_t chunk_n;         /* rows of logits that exist at a time */
+    int64_t P;               /* positions of the rope tables */
+    int64_t document_n;      /* documents of a micro-batch at most; 0: not known, attention is left to the device */
+    int64_t longest_n;       /* rows of the longest of them */
     fw_attention_choice attention;
 } fw_activation_options;
 
@@ -86,7 +88,7 @@ typedef struct fw_activation_options {
 typedef struct fw_activations {
     fw_activation_options options;
     void *x_LNC;                 /* inputs of the blocks and the output of the last: L + 1 times [N, C]; 1 in FORWARD */
-    fw_block_activations *block; /* L entries; without KEEP they all name the same memory */
+    fw_block_activations *block; /* L entries; what is not kept lies in the same memory for all */
     float *cos_PE, *sin_PE;
     void *target_nC, *norm_nC; /* the rows with targets, and their final norm */
     float *rstd_n, *loss_n;
@@ -96,6 +98,9 @@ typedef struct fw_activations {
     size_t bytes;
     size_t kept_bytes, work_bytes, loss_bytes; /* bytes = their sum: kept for backward, in passing, logits */
 } fw_activations;
+
+/* What holds for block l. */
+fw_activation_mode fw_activations_mode_of(const fw_activation_options *options, int64_t l);
 
 /* Lay out the activations at `base`, or, with base NULL, only find their sizes. `block` is heap and needs fini.
  * The rope tables are filled by fw_activations_fill_rope once the memory is there. */
@@ -129,7 +134,8 @@ fw_status fw_edge_logits(const fw_model *m, fw_device *d, const void *w_unit, fw
 
 fw_status fw_block_forward(const fw_model *m, fw_device *d, int64_t l, const void *w_unit, fw_activations *a,
                            const fw_micro_batch *b, fw_block_cache *cache);
-/* With RECOMPUTE, runs the block's forward again first (but for the last product, which nothing needs). */
+/* What was not kept is computed again: with RECOMPUTE the block's forward (but for the last product, which nothing needs),
+ * with SELECTIVE what lies between products. By the same operations, so that gradients have the same bits. */
 fw_status fw_block_backward(const fw_model *m, fw_device *d, int64_t l, const void *w_unit, float *g_unit,
                             fw_activations *a, const fw_micro_batch *b);
 

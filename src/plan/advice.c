@@ -56,8 +56,8 @@ static fw_status alone(fw_plan_case *c, fw_plan_scenario *s, const fw_plan_scena
     s->method = method;
     fw_plan_site_resize(&s->site, 1);
     FW_TRY(fw_plan_case_make(c, s, FW_SHARD_DDP));
-    if (c->fits || s->recompute) return FW_OK;
-    s->recompute = true;
+    if (c->fits || fw_plan_recomputes_all(s)) return FW_OK;
+    fw_plan_recompute_all(s);
     return fw_plan_case_make(c, s, FW_SHARD_DDP);
 }
 
@@ -134,10 +134,11 @@ static fw_status advise_copies(fw_plan_advice *a, const fw_plan_scenario *asked,
     fw_plan_scenario s = *asked;
     s.method = one_scenario->method;
     s.recompute = one_scenario->recompute;
+    s.recompute_every = one_scenario->recompute_every;
     FW_TRY(fw_plan_lowest(a, &s));
     a->one_job_each = true;
     add(a, "%s fits on one %s: %s%s.", method_name(&s, name), device_word(&s), need(one).text,
-        s.recompute && !asked->recompute ? ", when blocks are recomputed" : "");
+        fw_plan_recomputes_all(&s) && !fw_plan_recomputes_all(asked) ? ", when blocks are recomputed" : "");
     if (s.site.world == 1) return FW_OK;
     if (!a->fits) { /* what several bring with them does not */
         a->scenario = *one_scenario;
@@ -167,7 +168,7 @@ static fw_status advise_more_of_any(fw_plan_advice *a, const fw_plan_scenario *s
         fw_plan_scenario tried = *s;
         int fewest;
         tried.method = order[i];
-        tried.recompute = true;
+        fw_plan_recompute_all(&tried);
         FW_TRY(fw_plan_fewest_devices(&fewest, &tried, FW_SHARD_ZERO3));
         if (fewest == 0) continue;
         add(a, *any ? ", %s on %d" : " Under zero3 %s would fit on %d", method_name(&tried, name), fewest);
@@ -183,7 +184,7 @@ static fw_status advise_more(fw_plan_advice *a, const fw_plan_scenario *s, bool 
     bool any = false;
     if (open) FW_TRY(advise_more_of_any(a, s, &any));
     if (any) return FW_OK;
-    tried.recompute = true;
+    fw_plan_recompute_all(&tried);
     FW_TRY(fw_plan_fewest_devices(&full, &tried, FW_SHARD_ZERO3));
     if (full > 0)
         add(a, " %d of these %ss would do under zero3.", full, device_word(s));
@@ -205,14 +206,14 @@ static fw_status advise_shares(fw_plan_advice *a, const fw_plan_scenario *asked,
     char name[64], size[FW_PLAN_SIZE_BYTES];
     s.method = method;
     FW_TRY(fw_plan_lowest(a, &s));
-    if (!a->fits && !s.recompute) {
-        s.recompute = true;
+    if (!a->fits && !fw_plan_recomputes_all(&s)) {
+        fw_plan_recompute_all(&s);
         FW_TRY(fw_plan_lowest(a, &s));
     }
     if (!a->fits) return FW_OK;
     add(a, " %s fits under %s, %s: %s a %s%s.", method_name(&s, name), fw_shard_strategy_name(a->strategy),
         s.strategy_said ? "as asked" : "the lowest sharding that does", need(&a->best).text, device_word(&s),
-        s.recompute && !asked->recompute ? ", when blocks are recomputed" : "");
+        fw_plan_recomputes_all(&s) && !fw_plan_recomputes_all(asked) ? ", when blocks are recomputed" : "");
     for (int lower = FW_SHARD_DDP; !s.strategy_said && lower < (int)FW_SHARD_ZERO3 && lower < (int)a->strategy;
          lower++) {
         fw_plan_case c;
@@ -257,7 +258,7 @@ fw_status fw_plan_advise(fw_plan_advice *a, const fw_plan_scenario *asked) {
     a->method = choose ? FW_METHOD_FULL : asked->method;
     a->scenario = *asked;
     a->scenario.method = a->method;
-    a->scenario.recompute = true;
+    fw_plan_recompute_all(&a->scenario);
     a->strategy = asked->strategy_said ? asked->strategy : FW_SHARD_ZERO3;
     FW_TRY(fw_plan_case_make(&a->best, &a->scenario, a->strategy));
     if (asked->site.world > 1)

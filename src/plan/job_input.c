@@ -25,6 +25,13 @@ void fw_plan_input_from_options(fw_plan_input *in, const fw_options *o) {
     in->micro_n = o->gradient_accumulation_steps;
 }
 
+fw_activation_mode fw_plan_activation_mode(fw_recompute recompute) {
+    static const fw_activation_mode modes[] = {[FW_RECOMPUTE_OFF] = FW_ACTIVATIONS_KEEP,
+                                               [FW_RECOMPUTE_ON] = FW_ACTIVATIONS_RECOMPUTE,
+                                               [FW_RECOMPUTE_SELECTIVE] = FW_ACTIVATIONS_SELECTIVE};
+    return modes[recompute];
+}
+
 int64_t fw_plan_chunk_rows(int64_t asked, const fw_model *m, int64_t row_n) {
     int64_t row_bytes = m->config.V * (int64_t)(sizeof(float) + (m->t == FW_F32 ? 0 : fw_dtype_bytes(m->t)));
     int64_t rows = CHUNK_BYTES / row_bytes;

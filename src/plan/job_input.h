@@ -9,6 +9,9 @@
 /* Strategy and accumulation of a training: shard (but for group_n), choose_strategy, choose_sync, micro_n. model is set. */
 void fw_plan_input_from_options(fw_plan_input *in, const fw_options *options);
 
+/* What an option says of recomputing, as the model knows it. */
+fw_activation_mode fw_plan_activation_mode(fw_recompute recompute);
+
 /* Rows of logits that exist at a time, of `row_n` at most: as many as were asked for, or with 0 some 64 MiB of them. */
 int64_t fw_plan_chunk_rows(int64_t asked, const fw_model *model, int64_t row_n);
 

@@ -20,6 +20,7 @@ static fw_status take_options(fw_plan_scenario *s, const fw_options *o) {
     s->batch = o->per_device_train_batch_size;
     s->length = o->max_length;
     s->recompute = o->gradient_checkpointing;
+    s->recompute_every = o->gradient_checkpointing_every;
     s->chunk_rows = o->loss_chunk_size;
     s->device_memory = (uint64_t)o->device_memory;
     s->optim = o->optim;
@@ -107,7 +108,7 @@ static fw_status fill_tables(fw_plan_report *r) {
 
 static fw_status answer(fw_plan_report *r) {
     fw_plan_scenario s = r->asked;
-    s.recompute = true;
+    fw_plan_recompute_all(&s);
     for (int k = -1; k < r->other_n; k++) {
         int *fewest = k < 0 ? r->fewest_devices : r->fewest_other[k];
         s.method = k < 0 ? r->table.method : r->other[k].method;
@@ -116,6 +117,22 @@ static fw_status answer(fw_plan_report *r) {
     }
     FW_TRY(fw_plan_longest(&r->longest_length, &r->advice.scenario, r->advice.strategy));
     return fw_plan_largest_batch(&r->largest_batch, &r->advice.scenario, r->advice.strategy);
+}
+
+/* What each way to recompute keeps and computes again, all else as recommended. */
+static fw_status compare_recompute(fw_plan_report *r) {
+    static const fw_recompute ways[] = {FW_RECOMPUTE_OFF, FW_RECOMPUTE_SELECTIVE, FW_RECOMPUTE_ON};
+    for (int i = 0; i < 3; i++) r->recompute[r->recompute_n++] = (fw_plan_recompute){.recompute = ways[i], .every = 1};
+    if (r->asked.recompute != FW_RECOMPUTE_OFF && r->asked.recompute_every > 1)
+        r->recompute[r->recompute_n++] =
+            (fw_plan_recompute){.recompute = r->asked.recompute, .every = r->asked.recompute_every};
+    for (int i = 0; i < r->recompute_n; i++) {
+        fw_plan_scenario s = r->advice.scenario;
+        s.recompute = r->recompute[i].recompute;
+        s.recompute_every = r->recompute[i].every;
+        FW_TRY(fw_plan_case_make(&r->recompute[i].one, &s, r->advice.strategy));
+    }
+    return FW_OK;
 }
 
 /* given: o before anything is worked out. */
@@ -127,6 +144,7 @@ static fw_status make(fw_plan_report *r, fw_options *o, const fw_options *given)
     FW_TRY(fw_plan_scenario_from_options(&r->asked, &r->model, o));
     FW_TRY(fill_tables(r));
     FW_TRY(fw_plan_advise(&r->advice, &r->asked));
+    FW_TRY(compare_recompute(r));
     r->checkpoint_bytes = 12 * (uint64_t)r->advice.best.trained_n;
     r->final_bytes = (r->advice.method == FW_METHOD_FULL ? 2 : 4) * (uint64_t)r->advice.best.trained_n;
     fw_plan_split_tensor(&r->tensor, &r->advice.scenario, &r->advice.best);

@@ -21,6 +21,14 @@ typedef struct fw_plan_change {
     fw_plan_advice advice;
 } fw_plan_change;
 
+/* One way to recompute, of what is recommended. */
+typedef struct fw_plan_recompute {
+    fw_recompute recompute;
+    int64_t every;
+    fw_plan_case one;
+} fw_plan_recompute;
+enum { FW_PLAN_RECOMPUTE_MAX = 4 };
+
 typedef struct fw_plan_report {
     char name[160]; /* of the model, as it was given */
     fw_model model;
@@ -30,6 +38,9 @@ typedef struct fw_plan_report {
     fw_plan_table other[2]; /* where it was left open: of LoRA and QLoRA */
     int other_n;
     fw_plan_advice advice;
+    fw_plan_recompute
+        recompute[FW_PLAN_RECOMPUTE_MAX]; /* off, selective, on, and what was asked where that is another */
+    int recompute_n;
     fw_plan_split tensor, pipeline;
     int fewest_devices[FW_PLAN_STRATEGY_N];  /* of table: under each strategy, with recomputing; 0: no number does */
     int fewest_other[2][FW_PLAN_STRATEGY_N]; /* the same of other */

@@ -21,13 +21,23 @@ const char *fw_plan_part_key(fw_plan_part part) {
 
 static fw_activation_options activations_of(const fw_plan_scenario *s) {
     const int64_t N = s->batch * s->length;
-    return (fw_activation_options){.mode = s->recompute ? FW_ACTIVATIONS_RECOMPUTE : FW_ACTIVATIONS_KEEP,
+    return (fw_activation_options){.mode = fw_plan_activation_mode(s->recompute),
+                                   .recompute_every = s->recompute_every,
                                    .N_max = N,
                                    .n_max = N,
                                    .chunk_n = fw_plan_chunk_rows(s->chunk_rows, s->model, N),
                                    .P = s->length,
                                    .document_n = s->batch,
                                    .longest_n = s->length};
+}
+
+bool fw_plan_recomputes_all(const fw_plan_scenario *s) {
+    return s->recompute == FW_RECOMPUTE_ON && s->recompute_every <= 1;
+}
+
+void fw_plan_recompute_all(fw_plan_scenario *s) {
+    s->recompute = FW_RECOMPUTE_ON;
+    s->recompute_every = 1;
 }
 
 /* Of the device that would compute: on a CPU it is asked, a GPU need not be there. */
@@ -162,11 +172,15 @@ fw_status fw_plan_case_make(fw_plan_case *c, const fw_plan_scenario *s, fw_shard
     judge(c, s);
     c->wire.bytes = c->wire.gather_bytes + c->wire.update_bytes + c->wire.scatter_bytes + c->wire.across_bytes;
     fw_plan_work work = {.micro_n = s->micro_n};
-    const fw_plan_method_work method = {.recompute = s->recompute,
-                                        .frozen = adapter,
-                                        .chunk_n = activations_of(s).chunk_n,
-                                        .element_bytes = fw_dtype_bytes(s->model->t)};
+    const fw_plan_method_work method = {
+        .activations = {.mode = fw_plan_activation_mode(s->recompute), .recompute_every = s->recompute_every},
+        .frozen = adapter,
+        .chunk_n = activations_of(s).chunk_n,
+        .element_bytes = fw_dtype_bytes(s->model->t)};
     fw_plan_count_work(&work, &s->model->config, s->batch, s->length, method);
+    c->work_n = (work.forward_n + work.backward_n) * (double)s->micro_n;
+    c->again_n = work.again_n * (double)s->micro_n;
+    c->again_bytes = work.again_bytes * (double)s->micro_n;
     work.forward_bytes += 6.0 * (double)c->wire.rounded_n; /* 4 read, 2 written */
     work.backward_bytes += 6.0 * (double)c->wire.rounded_n;
     /* AdamW reads and writes weight, gradient and both moments in fp32, and writes a rounded copy; the norm reads the

@@ -18,7 +18,8 @@ typedef struct fw_plan_scenario {
     bool strategy_said; /* else any may be recommended */
     fw_shard_strategy strategy;
     int64_t batch, length, micro_n;
-    bool recompute;
+    fw_recompute recompute;
+    int64_t recompute_every;
     int64_t chunk_rows;     /* asked for; 0: chosen */
     fw_shard_options shard; /* but for strategy and group_n */
     int group_n;            /* of hsdp */
@@ -61,7 +62,13 @@ typedef struct fw_plan_case {
     int64_t trained_n; /* parameters that are trained */
     fw_plan_wire wire;
     fw_plan_times times;
+    double work_n, again_n; /* operations of a step on one device, and of these: what backward computes again */
+    double again_bytes;     /* memory that recomputing reads and writes beside its products */
 } fw_plan_case;
+
+/* Does every block keep its input only? That is the least that is kept. */
+bool fw_plan_recomputes_all(const fw_plan_scenario *scenario);
+void fw_plan_recompute_all(fw_plan_scenario *scenario);
 
 /* Errors: FW_ERR_NOMEM, FW_ERR_INPUT. */
 fw_status fw_plan_case_make(fw_plan_case *out, const fw_plan_scenario *scenario, fw_shard_strategy strategy);

@@ -133,9 +133,9 @@ fw_status fw_plan_case_adapter(fw_plan_case *c, const fw_plan_scenario *s, fw_sh
     c->part[FW_PLAN_GRADIENTS] =
         (uint64_t)((double)fw_dtype_bytes(s->shard.gradient_t) * (gradients_shared ? share : n));
     c->part[FW_PLAN_OPTIMIZER] = (uint64_t)(moment_bytes(s->optim) * share);
-    c->part[FW_PLAN_ACTIVATIONS] =
-        activations[0].bytes + activations[1].bytes +
-        (uint64_t)(2 * s->adapter_r * FW_ADAPT_N * s->batch * s->length) * (uint64_t)(s->recompute ? 1 : g->L);
+    c->part[FW_PLAN_ACTIVATIONS] = activations[0].bytes + activations[1].bytes +
+                                   (uint64_t)(2 * s->adapter_r * FW_ADAPT_N * s->batch * s->length) *
+                                       (uint64_t)(s->recompute == FW_RECOMPUTE_ON ? 1 : g->L);
     c->part[FW_PLAN_LOSS] = activations[2].bytes;
     c->part[FW_PLAN_BUFFERS] = in.token_bytes + scratch_bytes + l->bytes.staging;
     c->part[FW_PLAN_HEADROOM] = s->site.card != NULL ? s->site.headroom_bytes : p.memory.host_bytes;

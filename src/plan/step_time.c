@@ -20,7 +20,14 @@ void fw_plan_count_work(fw_plan_work *out, const fw_model_config *c, int64_t bat
                  t = (double)method.element_bytes;
     const double q = (double)(c->H * c->D), kv = (double)(c->K * c->D), C = (double)c->C, F = (double)c->F;
     const double through = method.frozen ? 1 : 2; /* gradients of inputs, and of weights */
-    const double again = method.recompute ? 1 : 0, chunks = N / (double)method.chunk_n;
+    int64_t again_blocks = 0, between_blocks = 0; /* computed again: all of them, what lies between products */
+    for (int64_t l = 0; l < c->L; l++) {
+        const fw_activation_mode mode = fw_activations_mode_of(&method.activations, l);
+        again_blocks += mode == FW_ACTIVATIONS_RECOMPUTE;
+        between_blocks += mode == FW_ACTIVATIONS_SELECTIVE;
+    }
+    const double again = (double)again_blocks / L, between = (double)between_blocks / L,
+                 chunks = N / (double)method.chunk_n;
     out->product[0] = (fw_plan_product){2 * N * C * (q + 2 * kv), L, L * (through + again)};
     out->product[1] = (fw_plan_product){2 * N * C * q, L, L * (through + again)};
     out->product[2] = (fw_plan_product){2 * N * C * 2 * F, L, L * (through + again)};
@@ -33,10 +40,15 @@ void fw_plan_count_work(fw_plan_work *out, const fw_model_config *c, int64_t bat
     /* Two norms (read, write), the additions (read twice, write), rope (read, write), gate times up (read twice, write);
      * backward about twice that. */
     const double block = L * N * t * (2 * 2 * C + 2 * 3 * C + 2 * (q + kv) + 3 * F);
+    /* Again between products: both norms and gate times up; with QK-norm its read and write, and rope's. */
+    const double cheap = L * N * t * (2 * 2 * C + 3 * F + (c->qk_norm ? 4 * (q + kv) : 0));
+    out->again_bytes = block * again + cheap * between;
     out->forward_bytes = block;
-    out->backward_bytes = block * (2 + again) + 3 * 4 * N * (double)c->V;
+    out->backward_bytes = block * 2 + out->again_bytes + 3 * 4 * N * (double)c->V;
     out->forward_n = sum(out, false);
     out->backward_n = sum(out, true);
+    out->again_n = attention * again;
+    for (int i = 0; i < 3; i++) out->again_n += out->product[i].each_n * L * again;
     out->token_n = batch * length;
 }
 

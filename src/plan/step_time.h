@@ -39,6 +39,7 @@ typedef struct fw_plan_work {
     fw_plan_product product[FW_PLAN_PRODUCTS];        /* qkv, o, gate and up, down, head */
     double forward_attention_n, backward_attention_n; /* operations of a micro-batch */
     double forward_n, backward_n;                     /* all of them */
+    double again_n, again_bytes;                      /* of backward's: what is computed again */
     double forward_bytes, backward_bytes;             /* of activations that are read and written between products */
     double update_bytes;                              /* bytes that the optimizer reads and writes */
     bool update_on_host;                              /* the optimizer runs where its state is */
@@ -58,13 +59,14 @@ typedef struct fw_plan_times {
 } fw_plan_times;
 
 typedef struct fw_plan_method_work {
-    bool recompute, frozen; /* frozen: base weights get no gradients */
-    int64_t chunk_n;        /* rows of the head's products */
-    size_t element_bytes;   /* of activations */
+    fw_activation_options activations; /* mode and recompute_every count */
+    bool frozen;                       /* base weights get no gradients */
+    int64_t chunk_n;                   /* rows of the head's products */
+    size_t element_bytes;              /* of activations */
 } fw_plan_method_work;
 /* Operations of a micro-batch of `batch` sequences of `length` tokens: 2 a weight and token forward, twice that backward
- * (once for frozen weights), and attention, which grows with the square of the length; recomputing adds the blocks'
- * forward. */
+ * (once for frozen weights), and attention, which grows with the square of the length; recomputing adds the forward of the
+ * blocks that do it, or what lies between their products. */
 void fw_plan_count_work(fw_plan_work *out, const fw_model_config *config, int64_t batch, int64_t length,
                         fw_plan_method_work method);
 

@@ -110,7 +110,8 @@ static fw_status allocate(trainer *t) {
         N = larger(N, fw_batcher_max_tokens(t->eval_batcher));
         document_n = larger(document_n, fw_batcher_max_documents(t->eval_batcher));
     }
-    fw_activation_options a = {.mode = o->gradient_checkpointing ? FW_ACTIVATIONS_RECOMPUTE : FW_ACTIVATIONS_KEEP,
+    fw_activation_options a = {.mode = fw_plan_activation_mode(o->gradient_checkpointing),
+                               .recompute_every = o->gradient_checkpointing_every,
                                .N_max = N,
                                .n_max = N,
                                .chunk_n = fw_plan_chunk_rows(o->loss_chunk_size, &t->job.model, N),

@@ -109,6 +109,25 @@ run 0 --model SmolLM2-135M --gpus 1 --gpu h100 --per_device_train_batch_size 1 -
 says "--max_length 9000 is more than the 8192 tokens that the model was made for"
 says "longest sequence at this batch is 8192 tokens (the most"
 
+# ---- ways to recompute: bytes and operations of each
+run 0 --model Qwen/Qwen3-0.6B --gpus 1 --gpu h100 --json --method full --what_if "recompute=selective;gradient_checkpointing_every=2"
+check '[row["gradient_checkpointing"] for row in plan["recompute"]] == [False, "selective", True]'
+check 'plan["recompute"][0]["activations_bytes"] > plan["recompute"][1]["activations_bytes"] > plan["recompute"][2]["activations_bytes"]'
+check '[row["extra_operations"] > 0 for row in plan["recompute"]] == [False, False, True]'
+check '[row["extra_bytes_moved"] > 0 for row in plan["recompute"]] == [False, True, True]'
+check 'plan["what_if"][0]["case"]["activations_bytes"] == plan["recompute"][1]["activations_bytes"]'
+check 'plan["what_if"][0]["gradient_checkpointing"] == "selective" and plan["what_if"][1]["gradient_checkpointing_every"] == 2'
+check 'plan["recompute"][2]["activations_bytes"] < plan["what_if"][1]["case"]["activations_bytes"] < plan["recompute"][0]["activations_bytes"]'
+run 0 --model SmolLM2-135M --gpus 1 --gpu h100 --gradient_checkpointing selective --gradient_checkpointing_every 3
+says "blocks kept but for norms and activations"
+says "selective, every 3"
+run 0 --model SmolLM2-135M --gpus 1 --gpu h100 --no_gradient_checkpointing
+says "blocks kept for backward"
+refuse "it must be false, true or selective" --model SmolLM2-135M --gradient_checkpointing=some
+refuse "did you mean selective?" --model SmolLM2-135M --gradient_checkpointing selectiv
+refuse "gradient_checkpointing_kwargs: context_fn" --model SmolLM2-135M --gradient_checkpointing_kwargs '{"context_fn": "mine"}'
+run 0 --model SmolLM2-135M --gpus 1 --gpu h100 --gradient_checkpointing_kwargs '{"use_reentrant": false}'
+
 # ---- options that adapters have no use for are named; gradients in bf16 count
 for option in "--offload_optimizer_device cpu" "--offload_param_device cpu" "--sync_each_batch on"; do
   # shellcheck disable=SC2086

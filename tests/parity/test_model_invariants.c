@@ -137,6 +137,12 @@ static void test_recompute(void **state) {
         keep.t = recompute.t = i & 4 ? FW_BF16 : FW_F32;
         keep.mode = FW_ACTIVATIONS_KEEP;
         expect_same(&keep, &recompute, 0);
+        recompute.mode = FW_ACTIVATIONS_SELECTIVE;
+        expect_same(&keep, &recompute, 0);
+        recompute.recompute_every = 2;
+        expect_same(&keep, &recompute, 0);
+        recompute.mode = FW_ACTIVATIONS_RECOMPUTE;
+        expect_same(&keep, &recompute, 0);
     }
 }
 

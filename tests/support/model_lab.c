@@ -105,6 +105,7 @@ static fw_status take_memory(fw_test_lab *lab) {
     int64_t N = fw_batcher_max_tokens(lab->batcher);
     fw_plan_input input = {.model = &lab->model,
                            .activations = {.mode = lab->options.mode,
+                                           .recompute_every = lab->options.recompute_every,
                                            .N_max = N,
                                            .n_max = N,
                                            .chunk_n = lab->options.chunk_n ? lab->options.chunk_n : N,

@@ -18,6 +18,7 @@ typedef struct fw_test_lab_options {
     int thread_n; /* 0: no pool */
     fw_dtype t;
     fw_activation_mode mode;
+    int64_t recompute_every;
     int64_t micro, accumulation;
     int64_t chunk_n;                /* rows of logits at a time; 0: all */
     int64_t sample_first, sample_n; /* which documents; 0, 0: all */

@@ -134,6 +134,8 @@ static void test_activations(void **state) {
             assert_int_equal(real.bytes, real.kept_bytes + real.work_bytes + real.loss_bytes);
             assert_true((char *)real.logits_cV + 8 * 77 * sizeof(float) <= memory + real.bytes);
             assert_int_equal(real.block[0].h_NF == real.block[2].h_NF, mode != FW_ACTIVATIONS_KEEP);
+            assert_int_equal(real.block[0].qkv_NS == real.block[2].qkv_NS, mode <= FW_ACTIVATIONS_RECOMPUTE);
+            assert_int_equal(real.block[0].norm1_NC == real.block[0].norm2_NC, mode == FW_ACTIVATIONS_SELECTIVE);
             fw_activations_fini(&dry);
             fw_activations_fini(&real);
             free(memory);
@@ -142,12 +144,45 @@ static void test_activations(void **state) {
     }
 }
 
+/* What is kept for backward: the least with all blocks computed again, the more the fewer of them are. */
+static void test_recompute_every(void **state) {
+    (void)state;
+    fw_model_config c = tiny();
+    fw_model m;
+    c.L = 7;
+    assert_int_equal(fw_model_init(&m, &c, FW_BF16), FW_OK);
+    size_t kept[2][9];
+    for (int selective = 0; selective < 2; selective++)
+        for (int64_t every = 1; every <= 8; every++) {
+            fw_activation_options o = {.mode = selective ? FW_ACTIVATIONS_SELECTIVE : FW_ACTIVATIONS_RECOMPUTE,
+                                       .recompute_every = every,
+                                       .N_max = 33,
+                                       .n_max = 20,
+                                       .chunk_n = 8,
+                                       .P = 30};
+            fw_activations a;
+            int again_n = 0;
+            assert_int_equal(fw_activations_init(&a, &m, &o, NULL), FW_OK);
+            for (int64_t l = 0; l < c.L; l++) again_n += fw_activations_mode_of(&o, l) == o.mode;
+            assert_int_equal(again_n, (c.L + every - 1) / every);
+            kept[selective][every] = a.kept_bytes;
+            if (every > 1) assert_true(a.kept_bytes >= kept[selective][every - 1]);
+            fw_activations_fini(&a);
+        }
+    fw_activation_options all = {.mode = FW_ACTIVATIONS_KEEP, .N_max = 33, .n_max = 20, .chunk_n = 8, .P = 30};
+    fw_activations a;
+    assert_int_equal(fw_activations_init(&a, &m, &all, NULL), FW_OK);
+    assert_true(kept[0][1] < kept[1][1] && kept[1][1] < a.kept_bytes);
+    assert_true(kept[0][8] < kept[1][8] && kept[1][8] < a.kept_bytes); /* one block of seven */
+    fw_activations_fini(&a);
+    fw_model_fini(&m);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rope_positions),
-        cmocka_unit_test(test_rope_scaling),
-        cmocka_unit_test(test_param_table),
-        cmocka_unit_test(test_activations),
+        cmocka_unit_test(test_rope_positions),  cmocka_unit_test(test_rope_scaling),
+        cmocka_unit_test(test_param_table),     cmocka_unit_test(test_activations),
+        cmocka_unit_test(test_recompute_every),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

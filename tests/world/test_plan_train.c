@@ -46,12 +46,17 @@ static long long number_after(const fw_test_command *c, const char *text) {
     return strtoll(found + strlen(text), NULL, 10);
 }
 
-static void compare(int world, const char *strategy, bool recompute, int micro_n, const char *sync) {
+static const char *const recompute_words[] = {"false", "true", "selective",
+                                              "selective --gradient_checkpointing_every 2",
+                                              "true --gradient_checkpointing_every 2"};
+enum { RECOMPUTE_N = sizeof recompute_words / sizeof *recompute_words };
+
+static void compare(int world, const char *strategy, int recompute, int micro_n, const char *sync) {
     char words[512], more[768], name[64];
     snprintf(words, sizeof words,
              "--num_processes %d --num_threads 1 --per_device_train_batch_size 2 --max_length 24 --strategy %s "
              "--gradient_checkpointing %s --gradient_accumulation_steps %d --sync_each_batch %s%s",
-             world, strategy, recompute ? "true" : "false", micro_n, sync,
+             world, strategy, recompute_words[recompute], micro_n, sync,
              strncmp(strategy, "hsdp", 4) == 0 && world % 2 == 0 ? " --shard_group_size 2" : "");
     snprintf(name, sizeof name, "%s-%d-%d-%d-%s", strategy, world, recompute, micro_n, sync);
     const planned p = ask_plan(strategy, words);
@@ -93,7 +98,7 @@ static void test_every_world(void **state) {
     for (int world = 1; world <= 8; world++)
         for (size_t i = 0; i < sizeof strategies / sizeof *strategies; i++) {
             if (world == 2 || (world == 1 && i > 0)) continue; /* on one rank all are one */
-            const bool recompute = (world + (int)i) % 2 == 0;
+            const int recompute = (world + (int)i) % RECOMPUTE_N;
             compare(world, strategies[i], recompute, 2, (world / 2 + (int)i) % 2 == 0 ? "true" : "false");
         }
 }

@@ -51,6 +51,15 @@ static void test_recompute_and_chunks(void **state) {
     assert_int_equal(fw_test_run_train("recompute", 0, with), 0);
     assert_int_equal(fw_test_run_train("keep", 0, without), 0);
     fw_test_run_same_final("recompute", "keep");
+    static const char *const ways[] = {"selective", "selective --gradient_checkpointing_every 2",
+                                       "true --gradient_checkpointing_every 3"};
+    for (int i = 0; i < 3; i++) {
+        char name[32], words[160];
+        snprintf(name, sizeof name, "way%d", i);
+        snprintf(words, sizeof words, "%s --gradient_checkpointing %s", with, ways[i]);
+        assert_int_equal(fw_test_run_train(name, 0, words), 0);
+        fw_test_run_same_final("recompute", name);
+    }
     assert_int_equal(fw_test_run_train("chunks", 0, chunks), 0);
     assert_int_equal(fw_test_run_train("whole", 0, whole), 0);
     double a[FW_TEST_STEPS_MAX], b[FW_TEST_STEPS_MAX];
