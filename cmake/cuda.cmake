@@ -108,7 +108,8 @@ if(NOT FW_CUDA_MISSING)
     list(APPEND includes ${FW_CUDNN_INCLUDE})
   endif()
   fw_add_plugin(libfinewire_cuda finewire_cuda_plugin
-                SOURCES ${sources} ${FW_CUDNN_SOURCES} src/device/cuda/cuda_ops.c ${objects}
+                SOURCES ${sources} ${FW_CUDNN_SOURCES} src/device/cuda/cuda_ops.c
+                        src/device/cuda/cuda_ops_adapter.c ${objects}
                 DEFINITIONS ${definitions} INCLUDES ${includes} LIBRARIES ${FW_CUDART} ${FW_CUBLASLT} dl)
   set_target_properties(libfinewire_cuda PROPERTIES PREFIX "")
   add_custom_target(cuda DEPENDS libfinewire_cuda)

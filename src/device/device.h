@@ -6,7 +6,7 @@
  * otherwise. Sizes are element counts. Any N >= 0 is allowed; N = 0 does nothing (sums get nothing added).
  *
  * Legend: N rows (tokens), C hidden, H query heads, K key/value heads (H % K == 0), D head size,
- * E = D / 2, G rows in a group, F feed-forward, V vocabulary, I inputs, O outputs, P positions.
+ * E = D / 2, G rows in a group, F feed-forward, V vocabulary, I inputs, O outputs, P positions, R rank of an adapter.
  * `t` is the compute type, FW_F32 or FW_BF16; `void *` tensors have it. Gradients of weights, statistics and
  * losses are fp32. Every sum over rows or columns is carried in fp32 or better, whatever `t` is, in an order
  * that depends on the shape alone, so equal calls give equal bits. Between its inputs and its result an operation
@@ -50,6 +50,26 @@
  *                         and may share memory with logits only when t is FW_F32.
  * gather_rows             y[i] = x[row[i]]
  * scatter_rows            y = 0, then y[row[i]] = x[i]; rows are distinct
+ * Adapters (LoRA: Hu 2021, r = rank; DoRA: Liu 2024). A module with weight W [O, I] writes to y, rows y_stride apart: it
+ * may be a part of a packed row (q of q|k|v). A is [R, I] and B [O, R], scale is alpha / r or alpha / sqrt(r).
+ *
+ * lora_expand             y += scale * u B^T    forward: u = x A^T (matmul_forward) [N, R]; sum and y in fp32, rounded once
+ * lora_reduce             du = scale * dy B     backward of lora_expand to u
+ * lora_backward_b         db += scale * dy^T u  backward of lora_expand to B; accumulated in fp32, in place
+ * lora_backward_input     dx += du A            the adapter's part of dx; the base's must be there. With dropout instead
+ *                         matmul_backward_input into a buffer of its own, then dropout with `add`. A's gradient is
+ *                         matmul_backward_weight(du, x), with x as it was when u was made: dropped.
+ * dropout                 y = keep ? x / (1 - p) : 0, for a row n and channel c a function of (key[n], salt, c) and p alone
+ *                         (device/dropout.h): the same on every device and for any micro-batch, and again backward, where
+ *                         the same call turns dy to dx. add: to y, which is there. y may be x. salt: the module.
+ * dora_norm               norm[o] = || W[o] + scale * B[o] A || over I, fp32; constant in the gradient, as PEFT has it
+ * dora_scale              y = keep * y + factor * x * m / norm + b, column by column. m and norm may both be NULL, for 1; b
+ *                         may be NULL; with keep = 0 y is not read; y may be x. Forward: y = z m / norm + b with
+ *                         z = W x + scale * B A x. Backward: dz = dy m / norm, which goes where dy went without DoRA.
+ *                         With dropout PEFT has y = W x + b + (m / norm - 1) W x' + m / norm * scale * B A x', x' dropped:
+ *                         y = y - W x' (keep 1, factor -1), then y = y + z' m / norm (keep 1), with z' in a buffer.
+ * dora_backward_m         dm += sum over rows of dy z / norm, with z before dora_scale: kept, or computed once more
+ *
  * adamw                   Loshchilov, Hutter 2019, decoupled decay, on g' = g * grad_scale:
  *                           m = b1 m + (1 - b1) g';  v = b2 v + (1 - b2) g'^2
  *                           w = w - lr * (weight_decay * w + (m / (1 - b1^step)) / (sqrt(v / (1 - b2^step)) + eps))

@@ -2,7 +2,7 @@
 # is decided at start (cpu/cpu_variant.c). Sums keep their order: contraction to FMA is the only liberty.
 list(FILTER room_sources EXCLUDE REGEX "/device/cpu/kernels/")
 # Shared by the GPU plugin and the emulation, and of no use without one of them (simt/simt.cmake).
-list(FILTER room_sources EXCLUDE REGEX "/device/(simt/|cuda/host/|cuda/cudnn/|cuda/cuda_ops\\.c)")
+list(FILTER room_sources EXCLUDE REGEX "/device/(simt/|cuda/host/|cuda/cudnn/|cuda/cuda_ops)")
 file(GLOB fw_cpu_kernel_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/device/cpu/kernels/*.c)
 set(fw_cpu_variants base)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|amd64|AMD64")

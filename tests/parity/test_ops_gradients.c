@@ -271,12 +271,131 @@ static void test_scatter_rows(void **state) {
     check("gather dx", gather_loss, row_x, COUNT(row_x), dx);
 }
 
+/* --- a LoRA module: y = y0 + scale (x A^T) B^T, in rows with gaps --- */
+enum { LORA_N = 4, LORA_O = 5, LORA_I = 6, LORA_R = 3, LORA_YS = 7 };
+static double lora_x[LORA_N * LORA_I], lora_a[LORA_R * LORA_I], lora_b[LORA_O * LORA_R], lora_u[LORA_N * LORA_R],
+    lora_dy[LORA_N * LORA_YS];
+static const float lora_scale = 1.5f;
+static double lora_expand_loss(void) {
+    double y[LORA_N * LORA_YS] = {0};
+    assert_int_equal(fw_lora_expand(ref, y, LORA_YS, lora_u, lora_b, lora_scale, LORA_N, LORA_O, LORA_R, FW_F64),
+                     FW_OK);
+    return dot(y, lora_dy, COUNT(y));
+}
+static double lora_loss(void) {
+    assert_int_equal(fw_matmul_forward(ref, lora_u, lora_x, lora_a, NULL, LORA_N, LORA_R, LORA_I, FW_F64, FW_F64),
+                     FW_OK);
+    return lora_expand_loss();
+}
+static void fill_lora(void) {
+    FILL(lora_x, 24);
+    FILL(lora_a, 25);
+    FILL(lora_b, 26);
+    FILL(lora_dy, 27);
+    lora_loss(); /* fills u */
+}
+static void test_lora_backward_b(void **state) {
+    (void)state;
+    double db[LORA_O * LORA_R], before[LORA_O * LORA_R];
+    fill_lora();
+    FILL(before, 28);
+    memcpy(db, before, sizeof db);
+    assert_int_equal(
+        fw_lora_backward_b(ref, (void *)db, lora_dy, LORA_YS, lora_u, lora_scale, LORA_N, LORA_O, LORA_R, FW_F64),
+        FW_OK);
+    for (size_t i = 0; i < COUNT(db); i++) db[i] -= before[i];
+    check("lora db", lora_expand_loss, lora_b, COUNT(lora_b), db);
+}
+static void test_lora_reduce(void **state) {
+    (void)state;
+    double du[LORA_N * LORA_R];
+    fill_lora();
+    assert_int_equal(fw_lora_reduce(ref, du, lora_dy, LORA_YS, lora_b, lora_scale, LORA_N, LORA_O, LORA_R, FW_F64),
+                     FW_OK);
+    check("lora du", lora_expand_loss, lora_u, COUNT(lora_u), du);
+}
+static void test_lora_backward_input(void **state) {
+    (void)state;
+    double du[LORA_N * LORA_R], dx[LORA_N * LORA_I], before[LORA_N * LORA_I];
+    fill_lora();
+    FILL(before, 29);
+    memcpy(dx, before, sizeof dx);
+    assert_int_equal(fw_lora_reduce(ref, du, lora_dy, LORA_YS, lora_b, lora_scale, LORA_N, LORA_O, LORA_R, FW_F64),
+                     FW_OK);
+    assert_int_equal(fw_lora_backward_input(ref, dx, du, lora_a, LORA_N, LORA_I, LORA_R, FW_F64), FW_OK);
+    for (size_t i = 0; i < COUNT(dx); i++) dx[i] -= before[i];
+    check("lora dx", lora_loss, lora_x, COUNT(lora_x), dx);
+}
+
+/* --- dropout: the same call turns dy to dx, here added to what is there --- */
+enum { DROP_N = 5, DROP_C = 9 };
+static const uint64_t drop_key[DROP_N] = {1, 2, 3, UINT64_MAX, 0};
+static double drop_x[DROP_N * DROP_C], drop_dy[DROP_N * DROP_C];
+static double dropout_loss(void) {
+    double y[DROP_N * DROP_C];
+    assert_int_equal(fw_dropout(ref, y, drop_x, 0, drop_key, 3, 0.4f, DROP_N, DROP_C, FW_F64), FW_OK);
+    return dot(y, drop_dy, COUNT(y));
+}
+static void test_dropout(void **state) {
+    (void)state;
+    double dx[DROP_N * DROP_C], before[DROP_N * DROP_C];
+    FILL(drop_x, 30);
+    FILL(drop_dy, 31);
+    FILL(before, 32);
+    memcpy(dx, before, sizeof dx);
+    assert_int_equal(fw_dropout(ref, dx, drop_dy, 1, drop_key, 3, 0.4f, DROP_N, DROP_C, FW_F64), FW_OK);
+    for (size_t i = 0; i < COUNT(dx); i++) dx[i] -= before[i];
+    check("dropout dx", dropout_loss, drop_x, COUNT(drop_x), dx);
+}
+
+/* --- DoRA: y = z m / norm + b --- */
+enum { DORA_N = 4, DORA_O = 5, DORA_S = 8 };
+static double dora_z[DORA_N * DORA_S], dora_m[DORA_O], dora_bias[DORA_O], dora_dy[DORA_N * DORA_S];
+static double dora_norm[DORA_O] = {0.5, 1.25, 2, 3.5, 0.75};
+static double dora_loss(void) {
+    double y[DORA_N * DORA_S] = {0};
+    assert_int_equal(fw_dora_scale(ref, y, DORA_S, 0, dora_z, DORA_S, 1, dora_m, (void *)dora_norm, dora_bias, DORA_N,
+                                   DORA_O, FW_F64),
+                     FW_OK);
+    return dot(y, dora_dy, COUNT(y));
+}
+static void fill_dora(void) {
+    FILL(dora_z, 33);
+    FILL(dora_m, 34);
+    FILL(dora_bias, 35);
+    FILL(dora_dy, 36);
+}
+static void test_dora_backward_m(void **state) {
+    (void)state;
+    double dm[DORA_O] = {1, 2, 3, 4, 5};
+    fill_dora();
+    assert_int_equal(
+        fw_dora_backward_m(ref, (void *)dm, dora_dy, DORA_S, dora_z, DORA_S, (void *)dora_norm, DORA_N, DORA_O, FW_F64),
+        FW_OK);
+    for (size_t i = 0; i < COUNT(dm); i++) dm[i] -= (double)i + 1;
+    check("dora dm", dora_loss, dora_m, COUNT(dora_m), dm);
+}
+static void test_dora_scale(void **state) {
+    (void)state;
+    double dz[DORA_N * DORA_S];
+    fill_dora();
+    memcpy(dz, dora_dy, sizeof dz);
+    for (size_t i = 0; i < COUNT(dz); i++) dz[i] = i % DORA_S < DORA_O ? dz[i] : 0; /* gaps have no gradient */
+    assert_int_equal(
+        fw_dora_scale(ref, dz, DORA_S, 0, dz, DORA_S, 1, dora_m, (void *)dora_norm, NULL, DORA_N, DORA_O, FW_F64),
+        FW_OK);
+    check("dora dz", dora_loss, dora_z, COUNT(dora_z), dz);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_embedding_backward),     cmocka_unit_test(test_rmsnorm_backward),
     cmocka_unit_test(test_rope_backward),          cmocka_unit_test(test_matmul_backward_input),
     cmocka_unit_test(test_matmul_backward_weight), cmocka_unit_test(test_bias_backward),
     cmocka_unit_test(test_swiglu_backward),        cmocka_unit_test(test_attention_backward),
     cmocka_unit_test(test_cross_entropy),          cmocka_unit_test(test_scatter_rows),
+    cmocka_unit_test(test_lora_backward_b),        cmocka_unit_test(test_lora_reduce),
+    cmocka_unit_test(test_lora_backward_input),    cmocka_unit_test(test_dropout),
+    cmocka_unit_test(test_dora_backward_m),        cmocka_unit_test(test_dora_scale),
 };
 
 /* A backward added to ops.def without a check here is noticed before anything runs. */

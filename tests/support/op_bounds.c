@@ -6,30 +6,11 @@
  * Mary 2019: roundings are as good as independent; 4 makes more improbable than 1 in 1000), and exp and log may be off
  * by 8 U, as fast vector forms are. FLOOR allows devices that flush subnormals (bf16 units do) in inputs and results.
  */
-#include "support/op_cases.h"
+#include "support/op_bound.h"
 
-#include <math.h>
-
-static const double U = 0x1p-24, FLOOR = 0x1p-126;
-enum { EXP = 8 };
-
-static double sum_share(int64_t n) { return (fmin((double)n, 4 * sqrt((double)n)) + 2) * U; }
 double fw_op_sum_error(int64_t n, double size) { return sum_share(n) * size; }
 
-/* Rounding error of type t as a share. */
-static double share_of(fw_dtype t) { return t == FW_BF16 ? 0x1p-8 : t == FW_F16 ? 0x1p-11 : U; }
-
 double fw_op_half_ulp(fw_dtype t, double y) { return y == 0 ? 0 : ldexp(share_of(t), ilogb(fabs(y))); }
-
-static void set(fw_op_buffer *b, int64_t i, double y, double error) {
-    b->bound[i] = error + fw_op_half_ulp(b->type, fabs(y) + error) + FLOOR;
-}
-
-#define BOUND(name) void fw_op_bound_##name(fw_op_case *c, double *const *judged)
-#define BOUND_LOCALS                                                                                                   \
-    const fw_op_shape *s = c->shape;                                                                                   \
-    fw_op_buffer *b = c->buffer;                                                                                       \
-    (void)s, (void)b, (void)judged
 
 /* Equal bits: the bounds stay 0. */
 #define EQUAL(name)                                                                                                    \

@@ -15,13 +15,13 @@
 /* What a case is made from; letters as in device/device.h, C also for F, I and plain counts. */
 typedef struct fw_op_shape {
     const char *name;
-    int64_t N, C, G, O, V, H, K, D, q_offset;
+    int64_t N, C, G, O, V, H, K, D, R, q_offset;
     int64_t gap;       /* elements between the end of a row and the next row, where the operation has strides */
     double magnitude;  /* of the values; 0 stands for 1 */
     int zero;          /* 1: rows 0, 2, 4 ... of the main input are zero */
     int in_place;      /* the output is input number in_place (1 the first that may be shared) */
     int without;       /* an optional argument is NULL */
-    int with_add;      /* rmsnorm_backward: 1 dx_add is a buffer of its own, 2 it is dx */
+    int with_add;      /* rmsnorm_backward: 1 dx_add is a buffer of its own, 2 it is dx; dropout, dora_scale: to y */
     int packed;        /* attention: several documents in a row, of 7 tokens or, if more than 1, of `packed` */
     int wide_output;   /* matmul_forward: t_y is FW_F32 */
     int direction;     /* rope */
@@ -93,7 +93,7 @@ void fw_op_case_set_bounds(fw_op_case *c, const fw_op_result *judged);
  * *share: the largest difference as a share of its bound. */
 fw_status fw_op_case_compare(double *share, const fw_op_case *c, const fw_op_result *tried, const fw_op_result *judged);
 
-/* --- for the table itself (op_cases.c, op_shapes.c, op_bounds.c) --- */
+/* --- for the table itself (op_cases*.c, op_shapes.c, op_bounds*.c) --- */
 
 /* How far a sum of n products, each of size at most 1 of `size` in total, may be off when carried in fp32. */
 double fw_op_sum_error(int64_t n, double size);
@@ -109,6 +109,8 @@ double fw_op_half_ulp(fw_dtype t, double y);
 
 #define FW_OP(name, parameters, arguments)                                                                             \
     extern const fw_op_shape fw_op_shapes_##name[];                                                                    \
+    void fw_op_build_##name(fw_op_case *c, fw_device *judge);                                                          \
+    fw_status fw_op_call_##name(fw_device *d, const fw_op_shape *s, fw_dtype t, void *const *p);                       \
     void fw_op_bound_##name(fw_op_case *c, double *const *judged);
 #include "device/ops.def"
 #undef FW_OP

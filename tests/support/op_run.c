@@ -28,6 +28,7 @@ static double load(const unsigned char *bytes, int64_t i, fw_dtype type) {
         uint16_t bits;
         double f64;
         int32_t i32;
+        int64_t i64;
     } element;
     memcpy(&element, at, fw_dtype_bytes(type));
     switch (type) {
@@ -36,6 +37,7 @@ static double load(const unsigned char *bytes, int64_t i, fw_dtype type) {
     case FW_F16: return (double)fw_f16_to_f32(element.bits);
     case FW_F64: return element.f64;
     case FW_I32: return element.i32;
+    case FW_I64: return (double)element.i64;
     default: return *at;
     }
 }
@@ -45,11 +47,13 @@ static void store(unsigned char *bytes, int64_t i, fw_dtype type, double value) 
     float f32;
     uint16_t bits;
     int32_t i32;
+    int64_t i64;
     switch (type) {
     case FW_F32: f32 = (float)value, memcpy(at, &f32, sizeof f32); break;
     case FW_BF16: bits = fw_bf16_from_f32((float)value), memcpy(at, &bits, sizeof bits); break;
     case FW_F16: bits = fw_f16_from_f32((float)value), memcpy(at, &bits, sizeof bits); break;
     case FW_F64: memcpy(at, &value, sizeof value); break;
+    case FW_I64: i64 = (int64_t)value, memcpy(at, &i64, sizeof i64); break;
     case FW_I32: i32 = (int32_t)value, memcpy(at, &i32, sizeof i32); break;
     default: *at = isnan(value) ? 0xee : (unsigned char)value;
     }

@@ -129,6 +129,54 @@ SHAPES(gather_rows, {.name = "nothing", .G = 0, .N = 3, .C = 4}, {.name = "repea
 SHAPES(scatter_rows, {.name = "no rows at all", .G = 0, .N = 0, .C = 4}, {.name = "nothing", .G = 0, .N = 3, .C = 4},
        {.name = "all rows", .G = 5, .N = 5, .C = 3}, {.name = "odd", .G = 33, .N = 71, .C = 97})
 
+/* C is I. Rows of y and dy have gaps, as parts of packed rows have. */
+#define LORA_SHAPES                                                                                                    \
+    {.name = "one number", .N = 1, .O = 1, .C = 1, .R = 1},                                                            \
+        {.name = "one row", .N = 1, .O = 192, .C = 576, .R = 16, .gap = 64},                                           \
+        {.name = "small odd", .N = 7, .O = 5, .C = 3, .R = 3, .gap = 1},                                               \
+        {.name = "rank 16 in packed rows", .N = 67, .O = 192, .C = 97, .R = 16, .gap = 384},                           \
+        {.name = "rank 8, odd", .N = 33, .O = 97, .C = 65, .R = 8, .gap = 3},                                          \
+        {.name = "rank 300", .N = 9, .O = 24, .C = 40, .R = 300},                                                      \
+        {.name = "many rows", .N = 643, .O = 48, .C = 32, .R = 4, .gap = 16},                                          \
+        {.name = "zero rows", .N = 6, .O = 17, .C = 40, .R = 2, .zero = 1},                                            \
+        {.name = "huge", .N = 5, .O = 17, .C = 40, .R = 5, HUGE_VALUES},                                               \
+        {.name = "denormal", .N = 5, .O = 17, .C = 40, .R = 5, DENORMALS}, {                                           \
+        .name = "no rows", .N = 0, .O = 3, .C = 4, .R = 2                                                              \
+    }
+
+SHAPES(lora_expand, LORA_SHAPES)
+
+SHAPES(lora_reduce, LORA_SHAPES)
+
+SHAPES(lora_backward_b, LORA_SHAPES)
+
+SHAPES(lora_backward_input, LORA_SHAPES)
+
+SHAPES(dropout, {.name = "no rows", .N = 0, .C = 4}, {.name = "one number", .N = 1, .C = 1},
+       {.name = "odd", .N = 33, .C = 97}, {.name = "aligned rows", .N = 17, .C = 576},
+       {.name = "in place", .N = 9, .C = 65, .in_place = 1}, {.name = "added", .N = 33, .C = 97, .with_add = 1},
+       {.name = "added, aligned rows", .N = 17, .C = 128, .with_add = 1},
+       {.name = "huge", .N = 3, .C = 40, HUGE_VALUES}, {.name = "denormal", .N = 3, .C = 40, DENORMALS})
+
+SHAPES(dora_norm, {.name = "one number", .O = 1, .C = 1, .R = 1}, {.name = "odd", .O = 13, .C = 97, .R = 3},
+       {.name = "rank 16", .O = 40, .C = 576, .R = 16}, {.name = "wide", .O = 5, .C = 2052, .R = 8},
+       {.name = "rank 300", .O = 9, .C = 68, .R = 300}, {.name = "long, rank 300", .O = 3, .C = 1100, .R = 300},
+       {.name = "zero rows", .O = 6, .C = 40, .R = 2, .zero = 1},
+       {.name = "huge", .O = 5, .C = 40, .R = 5, HUGE_VALUES})
+
+SHAPES(dora_scale, {.name = "no rows", .N = 0, .O = 4}, {.name = "one number", .N = 1, .O = 1},
+       {.name = "odd", .N = 7, .O = 97, .gap = 5}, {.name = "packed rows", .N = 33, .O = 192, .gap = 384},
+       {.name = "added", .N = 7, .O = 97, .gap = 5, .with_add = 1},
+       {.name = "added, packed rows", .N = 9, .O = 64, .gap = 64, .with_add = 1},
+       {.name = "in place", .N = 7, .O = 65, .gap = 3, .in_place = 1},
+       {.name = "no magnitude, no bias", .N = 7, .O = 64, .without = 1, .with_add = 1},
+       {.name = "zero rows", .N = 6, .O = 17, .zero = 1}, {.name = "huge", .N = 5, .O = 17, HUGE_VALUES})
+
+SHAPES(dora_backward_m, {.name = "no rows", .N = 0, .O = 3}, {.name = "one number", .N = 1, .O = 1},
+       {.name = "one row", .N = 1, .O = 193, .gap = 7}, {.name = "many rows", .N = 1025, .O = 17, .gap = 1},
+       {.name = "packed rows", .N = 33, .O = 960, .gap = 64}, {.name = "zero rows", .N = 6, .O = 17, .zero = 1},
+       {.name = "huge", .N = 5, .O = 17, HUGE_VALUES})
+
 SHAPES(adamw, {.name = "nothing", .C = 0, .step = 1}, {.name = "first step", .C = 1031, .step = 1},
        {.name = "late step", .C = 517, .step = 12345}, {.name = "no copy, no decay", .C = 65, .step = 7, .without = 1},
        {.name = "no gradient", .C = 65, .step = 3, .zero = 1},

@@ -45,6 +45,8 @@ void fw_cpu_split(fw_cpu *d, int64_t total, int64_t grain, int64_t work, fw_cpu_
  * grows only before fw_device_freeze. Errors: FW_ERR_FIT afterwards, FW_ERR_NOMEM. */
 fw_status fw_cpu_need(fw_cpu *d, size_t n);
 static inline float *fw_cpu_scratch(const fw_cpu *d, int thread) { return d->scratch + d->scratch_n * (size_t)thread; }
+/* One product with all threads: cpu_matmul.c. Errors: FW_ERR_FIT, FW_ERR_NOMEM (scratch); FW_ERR_INTERNAL (oneDNN). */
+fw_status fw_cpu_multiply(fw_device *d, const fw_cpu_gemm_args *g);
 size_t fw_cpu_matmul_scratch_n(const fw_cpu *d, const fw_device_limits *limits);
 size_t fw_cpu_attention_scratch_n(const fw_cpu *d, int64_t N, int64_t H, int64_t D);
 enum { FW_CPU_NORM_BLOCKS = 32 }; /* partial sums of rmsnorm_backward, over all threads' scratch */

@@ -55,10 +55,10 @@ static void multiply_few(void *context, int64_t first, int64_t last, int thread)
     p->d->kernels->gemv(p->g, first, last, fw_cpu_scratch(p->d, thread));
 }
 
-static fw_status multiply(fw_device *base, const fw_cpu_gemm_args *g) {
+fw_status fw_cpu_multiply(fw_device *base, const fw_cpu_gemm_args *g) {
     fw_cpu *d = (fw_cpu *)base;
     product p = {.d = d, .g = g};
-    if (g->M <= FEW_ROWS && g->b_k == 1 && !g->add) {
+    if (g->M <= FEW_ROWS && g->b_k == 1 && !g->add && g->factor == 1) {
         FW_TRY(fw_cpu_need(d, (size_t)(g->M * g->K)));
         fw_cpu_split(d, g->N, 64, g->N * g->K, multiply_few, &p);
         return FW_OK;
@@ -93,8 +93,9 @@ fw_status fw_cpu_matmul_forward(fw_device *d, void *y_NO, const void *x_NI, cons
         .K = I,
         .t = t,
         .t_c = t_y,
+        .factor = 1,
     };
-    return multiply(d, &g);
+    return fw_cpu_multiply(d, &g);
 }
 
 fw_status fw_cpu_matmul_backward_input(fw_device *d, void *dx_NI, const void *dy_NO, const void *w_OI, int64_t N,
@@ -114,8 +115,9 @@ fw_status fw_cpu_matmul_backward_input(fw_device *d, void *dx_NI, const void *dy
         .K = O,
         .t = t,
         .t_c = t,
+        .factor = 1,
     };
-    return multiply(d, &g);
+    return fw_cpu_multiply(d, &g);
 }
 
 fw_status fw_cpu_matmul_backward_weight(fw_device *d, float *dw_OI, const void *dy_NO, const void *x_NI, int64_t N,
@@ -136,6 +138,7 @@ fw_status fw_cpu_matmul_backward_weight(fw_device *d, float *dw_OI, const void *
         .t = t,
         .t_c = FW_F32,
         .add = 1,
+        .factor = 1,
     };
-    return multiply(d, &g);
+    return fw_cpu_multiply(d, &g);
 }

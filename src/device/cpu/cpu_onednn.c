@@ -18,6 +18,8 @@ enum { KEPT = 64 }; /* primitives a thread keeps; a model has about a dozen shap
 typedef struct product {
     int64_t M, N, K, a_row, a_k, b_k, b_col, c_row;
     int t_c, add, has_bias, used;
+    float factor;
+    int unused;
     dnnl_primitive_t primitive;
     dnnl_memory_t a, b, bias, c;
 } product;
@@ -161,6 +163,8 @@ static dnnl_status_t make_primitive(product *p, layouts *l, dnnl_engine_t engine
     dnnl_status_t reason = dnnl_primitive_attr_create(&attr);
     if (reason == dnnl_success) reason = dnnl_post_ops_create(&post_ops);
 #if DNNL_VERSION_MAJOR >= 3
+    if (reason == dnnl_success && p->factor != 1)
+        reason = dnnl_post_ops_append_eltwise(post_ops, dnnl_eltwise_linear, p->factor, 0);
     if (reason == dnnl_success && p->add) reason = dnnl_post_ops_append_sum(post_ops, 1, 0, dnnl_data_type_undef);
     if (reason == dnnl_success) reason = dnnl_primitive_attr_set_post_ops(attr, post_ops);
     if (reason == dnnl_success)
@@ -168,6 +172,8 @@ static dnnl_status_t make_primitive(product *p, layouts *l, dnnl_engine_t engine
                                                    attr);
 #else
     dnnl_matmul_desc_t matmul;
+    if (reason == dnnl_success && p->factor != 1)
+        reason = dnnl_post_ops_append_eltwise(post_ops, 1, dnnl_eltwise_linear, p->factor, 0);
     if (reason == dnnl_success && p->add) reason = dnnl_post_ops_append_sum(post_ops, 1);
     if (reason == dnnl_success) reason = dnnl_primitive_attr_set_post_ops(attr, post_ops);
     if (reason == dnnl_success)
@@ -222,6 +228,7 @@ static fw_status multiply(fw_onednn *o, thread_state *t, const fw_cpu_gemm_args 
     wanted.M = m_last - m, wanted.N = n_last - n, wanted.K = g->K;
     wanted.a_row = g->a_row, wanted.a_k = g->a_k, wanted.b_k = g->b_k, wanted.b_col = g->b_col, wanted.c_row = g->c_row;
     wanted.t_c = (int)g->t_c, wanted.add = g->add, wanted.has_bias = g->bias != NULL, wanted.used = 1;
+    wanted.factor = g->factor;
     product *p;
     FW_TRY(find(&p, o, t, &wanted));
     TRY_DNNL(dnnl_memory_set_data_handle(p->a, at(g->a, m * g->a_row, g->t)));

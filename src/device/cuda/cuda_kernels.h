@@ -28,6 +28,7 @@ typedef struct fw_cuda_limits {
 } fw_cuda_limits;
 size_t fw_cuda_scratch_rmsnorm_backward(const fw_cuda_limits *limits);
 size_t fw_cuda_scratch_bias_backward(const fw_cuda_limits *limits);
+size_t fw_cuda_scratch_dora_backward_m(const fw_cuda_limits *limits);
 size_t fw_cuda_scratch_embedding_backward(const fw_cuda_limits *limits);
 size_t fw_cuda_scratch_attention(const fw_cuda_limits *limits);
 
@@ -73,6 +74,15 @@ int fw_cuda_gather_rows(const fw_cuda_launch *l, void *y_nC, const void *x_NC, c
                         int64_t C, fw_dtype t);
 int fw_cuda_scatter_rows(const fw_cuda_launch *l, void *y_NC, const void *x_nC, const int32_t *row_n, int64_t n,
                          int64_t N, int64_t C, fw_dtype t);
+int fw_cuda_dropout(const fw_cuda_launch *l, void *y_NC, const void *x_NC, int add, const uint64_t *key_N,
+                    uint64_t salt, float p, int64_t N, int64_t C, fw_dtype t);
+int fw_cuda_dora_norm(const fw_cuda_launch *l, float *norm_O, const void *w_OI, const void *a_RI, const void *b_OR,
+                      float scale, int64_t O, int64_t I, int64_t R, fw_dtype t);
+int fw_cuda_dora_scale(const fw_cuda_launch *l, void *y, int64_t y_stride, float keep, const void *x, int64_t x_stride,
+                       float factor, const void *m_O, const float *norm_O, const void *b_O, int64_t N, int64_t O,
+                       fw_dtype t);
+int fw_cuda_dora_backward_m(const fw_cuda_launch *l, float *dm_O, const void *dy, int64_t dy_stride, const void *z,
+                            int64_t z_stride, const float *norm_O, int64_t N, int64_t O, fw_dtype t);
 int fw_cuda_adamw(const fw_cuda_launch *l, float *w, float *m, float *v, float *g, void *w_compute, int64_t n,
                   const fw_adamw_options *options, fw_dtype t);
 /* partial[0 .. return value): sums of squares of blocks of fixed size, fp64, in device memory; the caller adds them up in

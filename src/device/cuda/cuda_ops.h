@@ -27,6 +27,14 @@ typedef struct fw_cuda_backend {
                                        int64_t O, int64_t I, fw_dtype t);
     fw_status (*matmul_backward_weight)(fw_cuda *d, float *dw_OI, const void *dy_NO, const void *x_NI, int64_t N,
                                         int64_t O, int64_t I, fw_dtype t);
+    fw_status (*lora_expand)(fw_cuda *d, void *y, int64_t y_stride, const void *u_NR, const void *b_OR, float scale,
+                             int64_t N, int64_t O, int64_t R, fw_dtype t);
+    fw_status (*lora_reduce)(fw_cuda *d, void *du_NR, const void *dy, int64_t dy_stride, const void *b_OR, float scale,
+                             int64_t N, int64_t O, int64_t R, fw_dtype t);
+    fw_status (*lora_backward_b)(fw_cuda *d, float *db_OR, const void *dy, int64_t dy_stride, const void *u_NR,
+                                 float scale, int64_t N, int64_t O, int64_t R, fw_dtype t);
+    fw_status (*lora_backward_input)(fw_cuda *d, void *dx_NI, const void *du_NR, const void *a_RI, int64_t N, int64_t I,
+                                     int64_t R, fw_dtype t);
     const char *(*error_text)(int error);
     void (*destroy)(fw_cuda *d); /* what the backend made, and d itself; d may be half made */
 } fw_cuda_backend;

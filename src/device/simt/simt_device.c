@@ -81,6 +81,23 @@ static fw_status matmul_backward_weight(fw_cuda *d, float *dw, const void *dy, c
     return fw_ref_matmul_backward_weight(&d->base, dw, dy, x, N, O, I, t);
 }
 
+static fw_status lora_expand(fw_cuda *d, void *y, int64_t y_stride, const void *u, const void *b, float scale,
+                             int64_t N, int64_t O, int64_t R, fw_dtype t) {
+    return fw_ref_lora_expand(&d->base, y, y_stride, u, b, scale, N, O, R, t);
+}
+static fw_status lora_reduce(fw_cuda *d, void *du, const void *dy, int64_t dy_stride, const void *b, float scale,
+                             int64_t N, int64_t O, int64_t R, fw_dtype t) {
+    return fw_ref_lora_reduce(&d->base, du, dy, dy_stride, b, scale, N, O, R, t);
+}
+static fw_status lora_backward_b(fw_cuda *d, float *db, const void *dy, int64_t dy_stride, const void *u, float scale,
+                                 int64_t N, int64_t O, int64_t R, fw_dtype t) {
+    return fw_ref_lora_backward_b(&d->base, db, dy, dy_stride, u, scale, N, O, R, t);
+}
+static fw_status lora_backward_input(fw_cuda *d, void *dx, const void *du, const void *a, int64_t N, int64_t I,
+                                     int64_t R, fw_dtype t) {
+    return fw_ref_lora_backward_input(&d->base, dx, du, a, N, I, R, t);
+}
+
 static const char *error_text(int error) {
     return error == ERROR_MEMORY ? "out of memory" : "the launcher refuses these arguments";
 }
@@ -96,6 +113,10 @@ static const fw_cuda_backend backend = {
     .matmul_forward = matmul_forward,
     .matmul_backward_input = matmul_backward_input,
     .matmul_backward_weight = matmul_backward_weight,
+    .lora_expand = lora_expand,
+    .lora_reduce = lora_reduce,
+    .lora_backward_b = lora_backward_b,
+    .lora_backward_input = lora_backward_input,
     .error_text = error_text,
     .destroy = destroy,
 };

@@ -122,6 +122,12 @@ FW_INLINE void finish_tile(fw_vn *c, const fw_cpu_gemm_args *g, const tile *s, c
             FW_UNROLL for (int j = 0; j < FW_NV; j++) c[r * FW_NV + j] += vn_load(s->kept + r * FW_NR + j * FW_WIDTH);
         }
     }
+    if (s->is_last && g->factor != 1) {
+        const fw_vn factor = vn_set(g->factor);
+        FW_UNROLL for (int r = 0; r < FW_MR; r++) {
+            FW_UNROLL for (int j = 0; j < FW_NV; j++) c[r * FW_NV + j] *= factor;
+        }
+    }
     if (s->is_last && bias != NULL) {
         FW_UNROLL for (int r = 0; r < FW_MR; r++) {
             FW_UNROLL for (int j = 0; j < FW_NV; j++) c[r * FW_NV + j] += vn_load(bias + j * FW_WIDTH);
@@ -132,8 +138,10 @@ FW_INLINE void finish_tile(fw_vn *c, const fw_cpu_gemm_args *g, const tile *s, c
         if (g->t_c == FW_BF16) {
             fw_bf16 *y = (fw_bf16 *)g->c + at;
             FW_UNROLL for (int r = 0; r < FW_MR; r++) {
-                FW_UNROLL for (int j = 0; j < FW_NV; j++)
-                    vn_store_bf16(y + r * g->c_row + j * FW_WIDTH, c[r * FW_NV + j]);
+                FW_UNROLL for (int j = 0; j < FW_NV; j++) {
+                    fw_bf16 *to = y + r * g->c_row + j * FW_WIDTH;
+                    vn_store_bf16(to, g->add ? vn_load_bf16(to) + c[r * FW_NV + j] : c[r * FW_NV + j]);
+                }
             }
         } else {
             float *y = (float *)g->c + at;
@@ -154,10 +162,11 @@ FW_INLINE void finish_tile(fw_vn *c, const fw_cpu_gemm_args *g, const tile *s, c
         for (int64_t j = 0; j < s->columns; j++) {
             int64_t at = (s->m + r) * g->c_row + s->n + j;
             float value = s->kept[r * FW_NR + j];
+            if (g->add) value += s_get(g->c, at, g->t_c);
             if (g->t_c == FW_BF16)
                 ((fw_bf16 *)g->c)[at] = fw_bf16_from_f32(value);
             else
-                ((float *)g->c)[at] = g->add ? ((float *)g->c)[at] + value : value;
+                ((float *)g->c)[at] = value;
         }
     }
 }

@@ -8,7 +8,7 @@
 
 #include "device/device.h"
 
-/* C[m][n] (+)= sum over k of A(m, k) B(k, n) + bias[n].
+/* C[m][n] (+)= factor * sum over k of A(m, k) B(k, n) + bias[n], rounded once.
  * A(m, k) is element m * a_row + k * a_k of a, B(k, n) element k * b_k + n * b_col of b; one of each pair is 1. */
 typedef struct fw_cpu_gemm_args {
     const void *a, *b, *bias; /* type t; bias may be NULL */
@@ -17,7 +17,8 @@ typedef struct fw_cpu_gemm_args {
     int64_t c_row;
     int64_t M, N, K;
     fw_dtype t, t_c;
-    int add; /* c is added to; needs t_c fp32 */
+    int add; /* c is added to */
+    float factor;
 } fw_cpu_gemm_args;
 
 typedef struct fw_cpu_rmsnorm_args {
@@ -74,6 +75,28 @@ typedef struct fw_cpu_adamw_args {
     fw_dtype t;
 } fw_cpu_adamw_args;
 
+typedef struct fw_cpu_dropout_args {
+    void *y;
+    const void *x;
+    const uint64_t *key;
+    uint64_t salt;
+    int64_t C;
+    float p;
+    int add;
+    fw_dtype t;
+} fw_cpu_dropout_args;
+
+/* The letters of dora_scale, dora_backward_m (x is z) and dora_norm in device/device.h. */
+typedef struct fw_cpu_dora_args {
+    void *y;
+    const void *x, *dy, *w, *a, *b, *m;
+    float *dm, *norm;
+    int64_t y_stride, x_stride, dy_stride;
+    int64_t N, O, I, R;
+    float keep, factor, scale;
+    fw_dtype t;
+} fw_cpu_dora_args;
+
 /* first..last is the range of rows, elements or jobs to do. */
 typedef struct fw_cpu_kernels {
     const char *name;
@@ -101,6 +124,13 @@ typedef struct fw_cpu_kernels {
     double (*sum_squares)(const float *x, int64_t n);
     void (*scale)(float *x, float factor, int64_t first, int64_t last);
     void (*cast)(void *y, fw_dtype t_y, const void *x, fw_dtype t_x, int64_t first, int64_t last);
+    void (*dropout)(const fw_cpu_dropout_args *s, int64_t first, int64_t last);
+    /* Rows o of W. scratch: nothing. */
+    void (*dora_norm)(const fw_cpu_dora_args *s, int64_t first, int64_t last);
+    /* Rows n; scratch: O floats, rounded up to 16. */
+    void (*dora_scale)(const fw_cpu_dora_args *s, int64_t first, int64_t last, float *scratch);
+    /* Columns o. */
+    void (*dora_backward_m)(const fw_cpu_dora_args *s, int64_t first, int64_t last);
     /* Jobs of attention_forward: one key/value head and one block of query rows each. */
     int64_t (*attention_jobs)(const fw_cpu_attention_args *s);
     void (*attention_forward)(const fw_cpu_attention_args *s, int64_t first, int64_t last, float *scratch);

@@ -59,6 +59,10 @@ static const fw_cuda_backend backend = {.alloc = alloc,
                                         .matmul_forward = fw_cuda_matmul_forward,
                                         .matmul_backward_input = fw_cuda_matmul_backward_input,
                                         .matmul_backward_weight = fw_cuda_matmul_backward_weight,
+                                        .lora_expand = fw_cuda_lora_expand,
+                                        .lora_reduce = fw_cuda_lora_reduce,
+                                        .lora_backward_b = fw_cuda_lora_backward_b,
+                                        .lora_backward_input = fw_cuda_lora_backward_input,
                                         .error_text = error_text,
                                         .destroy = destroy};
 

@@ -16,7 +16,8 @@ enum { FW_CUDA_STAGE_N = 2, FW_CUDA_STAGE_BYTES = 8 << 20, FW_CUDA_WORKSPACE_BYT
 
 /* A product's shape and everything else that the choice of its algorithm depends on. */
 typedef struct fw_cuda_product {
-    uint64_t m, n, k; /* column-major, as cuBLASLt counts: D[m, n] = op(A) op(B) */
+    uint64_t m, n, k;          /* column-major, as cuBLASLt counts: D[m, n] = op(A) op(B) */
+    uint64_t ld_a, ld_b, ld_d; /* from column to column; 0: what the shape has */
     int32_t transpose_a, transpose_b;
     int32_t type_ab, type_d;            /* cudaDataType_t */
     int32_t accumulate, with_bias;      /* D += ...; D = ... + bias of length m */
@@ -59,6 +60,14 @@ fw_status fw_cuda_matmul_backward_input(fw_cuda *d, void *dx_NI, const void *dy_
                                         int64_t O, int64_t I, fw_dtype t);
 fw_status fw_cuda_matmul_backward_weight(fw_cuda *d, float *dw_OI, const void *dy_NO, const void *x_NI, int64_t N,
                                          int64_t O, int64_t I, fw_dtype t);
+fw_status fw_cuda_lora_expand(fw_cuda *d, void *y, int64_t y_stride, const void *u_NR, const void *b_OR, float scale,
+                              int64_t N, int64_t O, int64_t R, fw_dtype t);
+fw_status fw_cuda_lora_reduce(fw_cuda *d, void *du_NR, const void *dy, int64_t dy_stride, const void *b_OR, float scale,
+                              int64_t N, int64_t O, int64_t R, fw_dtype t);
+fw_status fw_cuda_lora_backward_b(fw_cuda *d, float *db_OR, const void *dy, int64_t dy_stride, const void *u_NR,
+                                  float scale, int64_t N, int64_t O, int64_t R, fw_dtype t);
+fw_status fw_cuda_lora_backward_input(fw_cuda *d, void *dx_NI, const void *du_NR, const void *a_RI, int64_t N,
+                                      int64_t I, int64_t R, fw_dtype t);
 
 /* Copies between any of host and device; done when it returns: cuda_copy.c. Returns a cudaError_t. */
 int fw_cuda_copy(fw_cuda *d, void *y, const void *x, size_t bytes);

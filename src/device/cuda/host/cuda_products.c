@@ -3,6 +3,10 @@
  *   y  = x w^T    D[O, N] = w^T  x      A = w op T (ld I)   B = x  op N (ld I)   m, n, k = O, N, I
  *   dx = dy w     D[I, N] = w    dy     A = w op N (ld I)   B = dy op N (ld O)   m, n, k = I, N, O
  *   dw += dy^T x  D[I, O] = x    dy^T   A = x op N (ld I)   B = dy op T (ld O)   m, n, k = I, O, N
+ *   y  += s u b^T   D[O, N] = b^T u     A = b op T (ld R)   B = u  op N (ld R)   m, n, k = O, N, R   ld D = stride of y
+ *   du  = s dy b    D[R, N] = b   dy    A = b op N (ld R)   B = dy op N (ld: stride)   m, n, k = R, N, O
+ *   db += s dy^T u  D[R, O] = u   dy^T  A = u op N (ld R)   B = dy op T (ld: stride)   m, n, k = R, O, N
+ *   dx += du a      D[I, N] = a   du    A = a op N (ld I)   B = du op N (ld R)   m, n, k = I, N, R
  *
  * Sums are carried in fp32 (fp32 inputs too: no TF32). Split sums may be added up in fp32 in the workspace only: in place
  * they would be rounded to the type of the result. The workspace belongs to the compute stream. */
@@ -93,9 +97,9 @@ static cublasStatus_t make_layouts(layouts *l, const fw_cuda_product *p, const v
     }
     const uint64_t a_rows = p->transpose_a ? p->k : p->m, a_columns = p->transpose_a ? p->m : p->k;
     const uint64_t b_rows = p->transpose_b ? p->n : p->k, b_columns = p->transpose_b ? p->k : p->n;
-    TRY_LT(cublasLtMatrixLayoutCreate(&l->a, ab, a_rows, a_columns, (int64_t)a_rows));
-    TRY_LT(cublasLtMatrixLayoutCreate(&l->b, ab, b_rows, b_columns, (int64_t)b_rows));
-    return cublasLtMatrixLayoutCreate(&l->d, d, p->m, p->n, (int64_t)p->m);
+    TRY_LT(cublasLtMatrixLayoutCreate(&l->a, ab, a_rows, a_columns, (int64_t)(p->ld_a > 0 ? p->ld_a : a_rows)));
+    TRY_LT(cublasLtMatrixLayoutCreate(&l->b, ab, b_rows, b_columns, (int64_t)(p->ld_b > 0 ? p->ld_b : b_rows)));
+    return cublasLtMatrixLayoutCreate(&l->d, d, p->m, p->n, (int64_t)(p->ld_d > 0 ? p->ld_d : p->m));
 }
 
 static cublasStatus_t prefer(cublasLtMatmulPreference_t preference, const fw_cuda_product *p) {
@@ -141,9 +145,10 @@ static uint32_t alignment_of(const void *p) {
 }
 
 /* p: all but the alignments is set. */
-static fw_status multiply(fw_cuda *base, fw_cuda_product p, void *to, const void *a, const void *b, const void *bias) {
+static fw_status multiply_by(fw_cuda *base, fw_cuda_product p, float alpha, void *to, const void *a, const void *b,
+                             const void *bias) {
     fw_cuda_host *d = fw_cuda_host_of(base);
-    const float alpha = 1, beta = p.accumulate ? 1 : 0;
+    const float beta = p.accumulate ? 1 : 0;
     p.align_a = alignment_of(a);
     p.align_b = alignment_of(b);
     p.align_d = alignment_of(to);
@@ -161,7 +166,11 @@ static fw_status multiply(fw_cuda *base, fw_cuda_product p, void *to, const void
     return status;
 }
 
-/* ---- the three products */
+static fw_status multiply(fw_cuda *d, fw_cuda_product p, void *to, const void *a, const void *b, const void *bias) {
+    return multiply_by(d, p, 1, to, a, b, bias);
+}
+
+/* ---- the products */
 
 static int32_t type_of(fw_dtype t) { return t == FW_F32 ? CUDA_R_32F : CUDA_R_16BF; }
 
@@ -198,4 +207,52 @@ fw_status fw_cuda_matmul_backward_weight(fw_cuda *d, float *dw, const void *dy, 
                                .type_d = CUDA_R_32F,
                                .accumulate = 1};
     return multiply(d, p, dw, x, dy, NULL);
+}
+
+fw_status fw_cuda_lora_expand(fw_cuda *d, void *y, int64_t y_stride, const void *u, const void *b, float scale,
+                              int64_t N, int64_t O, int64_t R, fw_dtype t) {
+    const fw_cuda_product p = {.m = (uint64_t)O,
+                               .n = (uint64_t)N,
+                               .k = (uint64_t)R,
+                               .ld_d = (uint64_t)y_stride,
+                               .transpose_a = 1,
+                               .type_ab = type_of(t),
+                               .type_d = type_of(t),
+                               .accumulate = 1};
+    return multiply_by(d, p, scale, y, b, u, NULL);
+}
+
+fw_status fw_cuda_lora_reduce(fw_cuda *d, void *du, const void *dy, int64_t dy_stride, const void *b, float scale,
+                              int64_t N, int64_t O, int64_t R, fw_dtype t) {
+    const fw_cuda_product p = {.m = (uint64_t)R,
+                               .n = (uint64_t)N,
+                               .k = (uint64_t)O,
+                               .ld_b = (uint64_t)dy_stride,
+                               .type_ab = type_of(t),
+                               .type_d = type_of(t)};
+    return multiply_by(d, p, scale, du, b, dy, NULL);
+}
+
+fw_status fw_cuda_lora_backward_b(fw_cuda *d, float *db, const void *dy, int64_t dy_stride, const void *u, float scale,
+                                  int64_t N, int64_t O, int64_t R, fw_dtype t) {
+    const fw_cuda_product p = {.m = (uint64_t)R,
+                               .n = (uint64_t)O,
+                               .k = (uint64_t)N,
+                               .ld_b = (uint64_t)dy_stride,
+                               .transpose_b = 1,
+                               .type_ab = type_of(t),
+                               .type_d = CUDA_R_32F,
+                               .accumulate = 1};
+    return multiply_by(d, p, scale, db, u, dy, NULL);
+}
+
+fw_status fw_cuda_lora_backward_input(fw_cuda *d, void *dx, const void *du, const void *a, int64_t N, int64_t I,
+                                      int64_t R, fw_dtype t) {
+    const fw_cuda_product p = {.m = (uint64_t)I,
+                               .n = (uint64_t)N,
+                               .k = (uint64_t)R,
+                               .type_ab = type_of(t),
+                               .type_d = type_of(t),
+                               .accumulate = 1};
+    return multiply(d, p, dx, a, du, NULL);
 }

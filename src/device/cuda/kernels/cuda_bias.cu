@@ -1,13 +1,10 @@
-/* y += b for every row (for products without an epilogue), and its gradient db += sum over rows of dy.
- *
- * Backward, a block takes a slice of the rows and 32 packs of columns: each lane one pack, each warp every 8th row of the
- * slice. It leaves a row of partial sums; a second kernel adds these up. About 1000 blocks share the work, whatever the
- * width; the number of slices depends on the shape alone, and so does the order of the sums. dy is read once. */
-#include "device/cuda/kernels/column_sums.cuh"
+/* y += b for every row (for products without an epilogue), and its gradient db += sum over rows of dy: a sum of rows
+ * (sum_rows.cuh), which reads dy once. */
+#include "device/cuda/kernels/sum_rows.cuh"
 
 namespace {
 
-enum { BLOCK = 256, WARPS = BLOCK / 32, BLOCKS_WANTED = 1024, SLICE_ROWS_MIN = 4 * WARPS };
+enum { BLOCK = 256 };
 
 template <class T_y, class T_b, int N>
 __global__ void __launch_bounds__(BLOCK) forward(T_y *y_NO, const T_b *b_O, int64_t chunk_n, int64_t O) {
@@ -22,39 +19,14 @@ __global__ void __launch_bounds__(BLOCK) forward(T_y *y_NO, const T_b *b_O, int6
     store_chunk(y_NO + i * N, chunk_of<T_y>(sum));
 }
 
-__device__ __forceinline__ float *shared_of_warps() {
-    __shared__ float of_warp[WARPS * 32 * Pack<bf16>::N];
-    return of_warp;
-}
-
-template <class T, int N>
-__global__ void __launch_bounds__(BLOCK)
-    backward(float *partial_SO, const T *dy_NO, int64_t rows, int64_t slice_rows, int64_t O) {
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const int64_t first_o = (int64_t)blockIdx.x * 32 * N, o = first_o + lane * N;
-    const int64_t first = blockIdx.y * slice_rows, end = min(first + slice_rows, rows);
-    float sum[N] = {};
-    if (o < O) {
-        for (int64_t n = first + warp; n < end; n += WARPS) {
-            const Chunk<T, N> dy = load_chunk<N>(dy_NO + n * O + o);
-            for (int k = 0; k < N; k++) sum[k] += element(dy, k);
-        }
+template <class T> struct Gradients {
+    const T *dy_NO;
+    int64_t O;
+    template <int N> __device__ __forceinline__ void add(float (&sum)[N], int64_t n, int64_t o) const {
+        const Chunk<T, N> dy = load_chunk<N>(dy_NO + n * O + o);
+        for (int k = 0; k < N; k++) sum[k] += element(dy, k);
     }
-    float *of_warp = shared_of_warps();
-    for (int k = 0; k < N; k++) of_warp[(warp * 32 + lane) * N + k] = sum[k];
-    __syncthreads();
-    for (int column = threadIdx.x; column < 32 * N; column += BLOCK) {
-        float total = 0;
-        for (int k = 0; k < WARPS; k++) total += of_warp[k * 32 * N + column];
-        if (first_o + column < O) partial_SO[blockIdx.y * O + first_o + column] = total;
-    }
-}
-
-/* Slices of the rows when a block takes `width` of O columns. */
-int64_t slices_of(int64_t rows, int64_t O, int64_t width) {
-    const int64_t wanted = BLOCKS_WANTED / blocks_of(O, width);
-    return max(min(wanted, blocks_of(rows, SLICE_ROWS_MIN)), (int64_t)1);
-}
+};
 
 template <class T_y, class T_b>
 int launch_forward(const fw_cuda_launch *l, T_y *y, const T_b *b, int64_t rows, int64_t O) {
@@ -68,30 +40,15 @@ int launch_forward(const fw_cuda_launch *l, T_y *y, const T_b *b, int64_t rows, 
     return launch_status();
 }
 
-template <class T, int N>
-int launch_backward(const fw_cuda_launch *l, float *db, const T *dy, int64_t rows, int64_t O) {
-    const int64_t slices = slices_of(rows, O, 32 * N), slice_rows = blocks_of(rows, slices);
-    const int64_t used = blocks_of(rows, slice_rows);
-    float *partial = (float *)l->scratch;
-    FW_LAUNCH((backward<T, N>), dim3((unsigned)blocks_of(O, 32 * N), (unsigned)used), BLOCK, 0, stream_of(l), partial,
-              dy, rows, slice_rows, O);
-    const int status = launch_status();
-    return status != 0 ? status : launch_column_sums(l, db, partial, (int)used, O);
-}
-
 template <class T> int run_backward(const fw_cuda_launch *l, float *db, const T *dy, int64_t rows, int64_t O) {
-    if (is_packed<T>(dy, O, O)) return launch_backward<T, Pack<T>::N>(l, db, dy, rows, O);
-    return launch_backward<T, 1>(l, db, dy, rows, O);
+    const Gradients<T> gradients = {dy, O};
+    if (is_packed<T>(dy, O, O)) return launch_sum_rows<Pack<T>::N>(l, db, gradients, rows, O);
+    return launch_sum_rows<1>(l, db, gradients, rows, O);
 }
 
 } // namespace
 
-/* A slice more than fits is never made: slices * O <= BLOCKS_WANTED * width, or O when one slice is all. */
-size_t fw_cuda_scratch_bias_backward(const fw_cuda_limits *limits) {
-    const int64_t by_blocks = (int64_t)BLOCKS_WANTED * 32 * Pack<bf16>::N;
-    const int64_t by_rows = blocks_of(max(limits->N, (int64_t)1), SLICE_ROWS_MIN) * limits->dim;
-    return (size_t)max(min(by_blocks, by_rows), limits->dim) * sizeof(float);
-}
+size_t fw_cuda_scratch_bias_backward(const fw_cuda_limits *limits) { return sum_rows_scratch(limits); }
 
 int fw_cuda_bias_forward(const fw_cuda_launch *l, void *y, const void *b, int64_t N, int64_t O, fw_dtype t_b,
                          fw_dtype t_y) {
