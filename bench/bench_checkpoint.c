@@ -8,8 +8,8 @@
  *
  *   plain       each writer: one file, 1 MiB a write (4 MiB is slower here), fsync
  *   checkpoint  what a run does: parts, manifest, every file and folder synced, renamed
- *   read        every array from the files (in the page cache) into memory that was just taken
- *   load        the same, after every byte was checked against the manifest, which is what a resuming run does
+ *   read        every array from the files (in the page cache) into memory that was just taken, checked, by one thread
+ *   load        the same by all CPUs, every byte checked on its way, which is what a resuming run does
  *
  * A line each: NAME WRITERS BYTES SECONDS CPU_SECONDS. bench/bench_checkpoint runs this and torch's save and load in turn. */
 #include "base/alloc.h"
@@ -140,21 +140,25 @@ static void write_checkpoint(const bench *b) {
     for (int i = 0; i < b->writer_n; i++) json_decref(part[i]);
 }
 
-static void read_all(const bench *b, bool verify) {
+static void read_all(const bench *b, bool by_all) {
     fw_checkpoint_files files;
+    fw_threads *threads = NULL;
     char path[700];
     size_t bytes = (size_t)b->table.total_n * FW_CHECKPOINT_ARRAY_N * sizeof(float);
     snprintf(path, sizeof path, "%s/step-00000001", b->out);
     float *to = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     need(to != MAP_FAILED, "memory");
-    if (verify) need(fw_checkpoint_verify(path, true) == FW_OK, "verify");
+    if (by_all) need(fw_checkpoint_verify_with(NULL, path, FW_CHECKPOINT_SMALL_FILES) == FW_OK, "verify");
+    if (by_all) need(fw_threads_create_for_host(&threads) == FW_OK, "threads");
     need(fw_checkpoint_open(&files, path, &b->table, NULL) == FW_OK, "open");
+    files.threads = threads;
     for (int array = 0; array < FW_CHECKPOINT_ARRAY_N; array++)
         for (int32_t unit = 0; unit < b->table.unit_n; unit++)
             need(fw_checkpoint_read(&files, (fw_checkpoint_array)array, unit, 0, b->table.unit_size_n[unit],
                                     to + array * b->table.total_n + b->table.unit_offset_n[unit]) == FW_OK,
                  "read");
     fw_checkpoint_close(&files);
+    fw_threads_destroy(threads);
     munmap(to, bytes);
 }
 

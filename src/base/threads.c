@@ -1,6 +1,7 @@
 #include "base/threads.h"
 
 #include "base/alloc.h"
+#include "base/host.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -91,6 +92,12 @@ fw_status fw_threads_create(fw_threads **out, int thread_n, const int *cpus) {
 fail:
     fw_threads_destroy(pool);
     return status;
+}
+
+fw_status fw_threads_create_for_host(fw_threads **out) {
+    enum { CPU_CAP = 4096 };
+    int cpus[CPU_CAP];
+    return fw_threads_create(out, fw_host_cpus(cpus, CPU_CAP), NULL);
 }
 
 void fw_threads_destroy(fw_threads *pool) {

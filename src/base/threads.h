@@ -15,7 +15,9 @@ typedef void (*fw_threads_fn)(void *context, int index, int thread_n);
 
 /* cpus: one CPU number per thread to pin to, or NULL for no pinning. thread_n >= 1. */
 fw_status fw_threads_create(fw_threads **out, int thread_n, const int *cpus);
-void fw_threads_destroy(fw_threads *pool);
+/* One for each CPU that this process may use, not pinned. */
+fw_status fw_threads_create_for_host(fw_threads **out);
+void fw_threads_destroy(fw_threads *pool);                              /* takes NULL */
 int fw_threads_n(const fw_threads *pool);                               /* NULL pool: 1 */
 void fw_threads_run(fw_threads *pool, fw_threads_fn fn, void *context); /* NULL pool: calls fn(context, 0, 1) */
 

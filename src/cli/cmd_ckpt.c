@@ -26,12 +26,15 @@ fw_status fw_cli_ckpt_verify(const fw_options *o) {
     FW_TRY(fw_checkpoint_find_all(&list, o->checkpoint));
     json_t *all = o->json ? json_pack("{s:b, s:[]}", "fast", o->fast, "checkpoints") : NULL;
     size_t damaged_n = 0;
-    fw_status status = FW_OK;
+    fw_threads *threads = NULL;
+    fw_status status = fw_threads_create_for_host(&threads);
     if (list.found_n == 0) status = fw_fail(FW_ERR_INPUT, "%s holds no checkpoints", o->checkpoint);
     for (size_t i = 0; i < list.found_n && status == FW_OK; i++) {
         const fw_checkpoint_found *f = &list.found[i];
-        fw_status found =
-            f->why != NULL ? fw_fail(FW_ERR_INPUT, "%s", f->why) : fw_checkpoint_verify(f->path, !o->fast);
+        fw_status found = f->why != NULL
+                              ? fw_fail(FW_ERR_INPUT, "%s", f->why)
+                              : fw_checkpoint_verify_with(threads, f->path,
+                                                          o->fast ? FW_CHECKPOINT_HEADERS : FW_CHECKPOINT_ALL_BYTES);
         damaged_n += found != FW_OK;
         status = report(all, f->path, found, o->fast);
     }
@@ -42,6 +45,7 @@ fw_status fw_cli_ckpt_verify(const fw_options *o) {
     if (status == FW_OK && damaged_n > 0)
         status = fw_fail(FW_ERR_INPUT, "%zu of %zu checkpoint%s damaged", damaged_n, list.found_n,
                          fw_plural_are((int64_t)list.found_n));
+    fw_threads_destroy(threads);
     fw_checkpoint_found_list_fini(&list);
     return status;
 }

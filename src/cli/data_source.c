@@ -21,13 +21,8 @@ static fw_status find_vocab(int64_t *vocab_size, const char *dir) {
 }
 
 fw_status fw_cli_data_open(fw_data_source *s, const fw_options *o) {
-    enum { CPU_CAP = 4096 };
     *s = (fw_data_source){0};
-    int *cpus;
-    FW_TRY(FW_NEW_ARRAY(cpus, CPU_CAP));
-    int cpu_n = fw_host_cpus(cpus, CPU_CAP);
-    fw_free(cpus);
-    FW_TRY(fw_threads_create(&s->threads, cpu_n > 0 ? cpu_n : 1, NULL));
+    FW_TRY(fw_threads_create_for_host(&s->threads));
     FW_TRY(fw_tokenizer_load(&s->tokenizer, o->model_name_or_path));
     FW_TRY(fw_chat_template_load(&s->chat, o->model_name_or_path));
     FW_TRY(fw_chat_template_set(&s->chat, o->chat_template_kwargs, o->chat_template_date, o->allow_special_in_content));

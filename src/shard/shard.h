@@ -156,7 +156,8 @@ typedef enum fw_shard_array { FW_SHARD_WEIGHT, FW_SHARD_EXP_AVG, FW_SHARD_EXP_AV
 /* Gives out[0, n) = elements [first_n, first_n + n) of a unit, fp32, padding 0; host memory. Called by
  * one thread; it may use all of the pool. */
 typedef fw_status (*fw_unit_reader)(void *context, int32_t unit, int64_t first_n, int64_t n, float *out);
-/* Fill an array; only owned ranges are asked for. Collective: after the weights, every rank's compute weights follow. */
+/* Fill an array; only owned ranges are asked for. Collective: after the weights, every rank's compute weights follow. When
+ * reading fails on one rank it fails on all, with that rank's message, and the job may go on: the array holds anything. */
 fw_status fw_shard_load(fw_shard *s, fw_shard_array array, fw_unit_reader read, void *context);
 
 /* Elements of a unit wherever they are owned, for saving: rank 0 reads, in any order, then ends; all others serve until

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-enum { LOAD_CHUNK_N = 1 << 20 };
+enum { LOAD_CHUNK_N = 1 << 22 }; /* much more than a block of a checkpoint: two are cut by a chunk */
 
 /* ---- where an array's part lies */
 
@@ -70,25 +70,38 @@ static fw_status load_part(fw_shard *s, const part to, int32_t b, fw_unit_reader
     return FW_OK;
 }
 
-static fw_status load_bucket(fw_shard *s, fw_shard_array array, int32_t b, fw_unit_reader read, void *context,
-                             float *host) {
+typedef struct loading {
+    fw_unit_reader read;
+    void *context;
+    float *host;
+    fw_status status; /* of reading, the first that failed */
+    fw_trail trail;
+} loading;
+
+/* A rank that cannot read goes on without reading: the others wait for it where weights are shared. */
+static fw_status load_bucket(fw_shard *s, fw_shard_array array, int32_t b, loading *l) {
     char *record;
     FW_TRY(fw_shard_record_open(s, b, FW_RECORD_UPDATE, &record));
     const part to = part_of(s, array, b, record);
-    FW_TRY(load_part(s, to, b, read, context, s->device->on_host && to.t == FW_F32 ? NULL : host));
+    if (l->status == FW_OK) {
+        l->status = load_part(s, to, b, l->read, l->context, s->device->on_host && to.t == FW_F32 ? NULL : l->host);
+        if (l->status != FW_OK) fw_trail_copy(&l->trail);
+    }
     if (array == FW_SHARD_WEIGHT) FW_TRY(fw_shard_weights_renew(s, b, record));
     return fw_shard_record_close(s, b);
 }
 
 fw_status fw_shard_load(fw_shard *s, fw_shard_array array, fw_unit_reader read, void *context) {
-    float *host;
-    FW_TRY(FW_NEW_ARRAY(host, LOAD_CHUNK_N));
+    loading l = {.read = read, .context = context};
+    l.status = FW_NEW_ARRAY(l.host, LOAD_CHUNK_N);
+    if (l.status != FW_OK) fw_trail_copy(&l.trail);
     fw_status status = FW_OK;
-    for (int32_t b = 0; b < s->layout.bucket_n && status == FW_OK; b++)
-        status = load_bucket(s, array, b, read, context, host);
-    fw_free(host);
+    for (int32_t b = 0; b < s->layout.bucket_n && status == FW_OK; b++) status = load_bucket(s, array, b, &l);
+    fw_free(l.host);
     FW_TRY(status);
-    return fw_shard_settle(s);
+    FW_TRY(fw_shard_settle(s));
+    if (l.status != FW_OK) fw_trail_restore(&l.trail);
+    return fw_comm_agree(s->comm, l.status);
 }
 
 /* ---- reading for saving: rank 0 asks, the owner answers, all take part */

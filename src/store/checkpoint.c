@@ -23,8 +23,9 @@ void fw_checkpoint_state_fini(fw_checkpoint_state *state) {
 /* Each writer cuts at most two tensors of a unit: three pieces each instead of one. */
 uint64_t fw_checkpoint_bytes(const fw_param_table *table, int place_n) {
     uint64_t cut_n = (uint64_t)table->unit_n * (uint64_t)place_n * 4;
-    return FW_CHECKPOINT_ARRAY_N *
-               (fw_weights_bytes(table, FW_F32) + ((uint64_t)table->param_n + cut_n) * PIECE_TEXT_BYTES) +
+    uint64_t block_n = (uint64_t)table->parameter_n / FW_CHECKPOINT_CHUNK_N; /* 16 digits each, in the manifest */
+    return FW_CHECKPOINT_ARRAY_N * (fw_weights_bytes(table, FW_F32) +
+                                    ((uint64_t)table->param_n + cut_n) * PIECE_TEXT_BYTES + block_n * 16) +
            65536;
 }
 

@@ -14,6 +14,7 @@
 #define FW_STORE_CHECKPOINT_H
 
 #include "base/json.h"
+#include "base/threads.h"
 #include "model/param_table.h"
 #include "store/safetensors.h"
 #include "store/staged_folder.h"
@@ -48,6 +49,8 @@ typedef enum fw_checkpoint_array {
 typedef fw_status (*fw_checkpoint_source)(void *context, fw_checkpoint_array array, const fw_param *param,
                                           int64_t first_n, int64_t n, float *out);
 enum { FW_CHECKPOINT_CHUNK_N = 1 << 18 };
+/* So many bytes of a piece have a checksum: what is read can be checked in parallel, and a range without the rest. */
+enum { FW_CHECKPOINT_BLOCK_BYTES = FW_CHECKPOINT_CHUNK_N * (int)sizeof(float) };
 
 /* Elements [first_n, first_n + n) of something flat. */
 typedef struct fw_checkpoint_range {
@@ -95,8 +98,9 @@ void fw_checkpoint_writer_close(fw_checkpoint_writer *w);
 fw_status fw_checkpoint_save(char **path, const char *output_dir, const char *source_dir, const fw_param_table *table,
                              int place_n, fw_checkpoint_source source, void *context, const fw_checkpoint_state *state);
 
-/* An open checkpoint: its files are mapped, and read where they are wanted. */
+/* An open checkpoint: its headers are mapped, and what is wanted of the tensors is read. */
 typedef struct fw_checkpoint_files {
+    fw_threads *threads; /* borrowed, set by the caller after opening: they share the reading; NULL: one thread */
     const fw_param_table *table; /* borrowed */
     struct fw_manifest_index *index;
     fw_safetensors *file;                     /* [index->file_n]; small files stay closed */
@@ -104,18 +108,26 @@ typedef struct fw_checkpoint_files {
     const struct fw_manifest_tensor **wanted; /* [FW_CHECKPOINT_ARRAY_N * param_n] */
 } fw_checkpoint_files;
 /* state may be NULL. The manifest, sizes and headers of all files, names and shapes of all tensors are checked, and that
- * their pieces leave no gap and do not overlap; call fw_checkpoint_verify first to check every byte.
+ * their pieces leave no gap and do not overlap; bytes of tensors are checked when they are read.
  * Errors: FW_ERR_INPUT naming file and reason (a tensor or file that is missing, another shape, ...). */
 fw_status fw_checkpoint_open(fw_checkpoint_files *out, const char *path, const fw_param_table *table,
                              fw_checkpoint_state *state);
 void fw_checkpoint_close(fw_checkpoint_files *files); /* takes a zeroed or closed one */
-/* out[0, n) = elements [first_n, first_n + n) of a unit of the table; padding is 0. Any thread. */
+/* out[0, n) = elements [first_n, first_n + n) of a unit of the table; padding is 0. Every block that has one of them is
+ * checked: FW_ERR_INPUT naming file and tensor, and *out is not to be used. Any thread, when there are no `threads`. */
 fw_status fw_checkpoint_read(const fw_checkpoint_files *files, fw_checkpoint_array array, int32_t unit, int64_t first_n,
                              int64_t n, float *out);
 fw_status fw_checkpoint_load_state(fw_checkpoint_state *state, const char *path);
 /* Compares with the manifest: sizes of all files and headers of the weights, which must say the same of every piece; with
  * `full` every byte. Errors: FW_ERR_INPUT naming the file, the tensor and what differs. */
 fw_status fw_checkpoint_verify(const char *path, bool full);
+/* The same by several threads (NULL: one), and a depth between: who loads the tensors checks their bytes in doing so. */
+typedef enum fw_checkpoint_depth {
+    FW_CHECKPOINT_HEADERS,     /* sizes, headers, what they say of every piece */
+    FW_CHECKPOINT_SMALL_FILES, /* and every byte that is not of a tensor */
+    FW_CHECKPOINT_ALL_BYTES
+} fw_checkpoint_depth;
+fw_status fw_checkpoint_verify_with(fw_threads *threads, const char *path, fw_checkpoint_depth depth);
 
 /* A checkpoint of a folder, oldest first. */
 typedef struct fw_checkpoint_entry {
@@ -130,9 +142,10 @@ typedef struct fw_checkpoint_list {
 /* Those with a readable manifest and all files in their sizes; others are named in a warning. No folder: empty. */
 fw_status fw_checkpoint_list_init(fw_checkpoint_list *out, const char *output_dir);
 void fw_checkpoint_list_fini(fw_checkpoint_list *list);
-/* *path = the newest that verifies byte for byte (fw_free it), NULL when there is none. Damaged ones are named in a
- * warning and the one before is tried; when strict, the first is FW_ERR_INPUT. */
-fw_status fw_checkpoint_newest(char **path, const char *output_dir, bool strict);
+/* *path = the newest of a step before `before_step` in which everything but the tensors' bytes verifies (fw_free it); NULL
+ * when there is none. Damaged ones are named in a warning and the one before is tried; when strict, the first is
+ * FW_ERR_INPUT. Tensors are checked by who reads them, and then this is asked again for the one before. */
+fw_status fw_checkpoint_newest(char **path, const char *output_dir, int64_t before_step, bool strict);
 
 /* The run goes on from `step`: checkpoints of later steps belong to a course that is given up. They are renamed to
  * "set-aside-step-..." (named in a warning), so that they never count as the newest again. */

@@ -1,4 +1,4 @@
-/* Reading a checkpoint: any range of any unit, whoever wrote it in whatever pieces. */
+/* Opening a checkpoint: everything but the bytes of tensors is looked at. checkpoint_read.c reads those. */
 #include "store/checkpoint.h"
 
 #include "base/alloc.h"
@@ -64,51 +64,6 @@ void fw_checkpoint_close(fw_checkpoint_files *f) {
     fw_free(f->index);
     fw_free(f->wanted);
     *f = (fw_checkpoint_files){0};
-}
-
-/* The last piece that begins at or before an element. */
-static size_t piece_at(const fw_manifest_tensor *t, int64_t first_n) {
-    size_t low = 0, high = t->piece_n;
-    while (high - low > 1) {
-        size_t middle = low + (high - low) / 2;
-        if (t->piece[middle].box.first_n <= first_n)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-static fw_status read_tensor(const fw_checkpoint_files *f, const fw_manifest_tensor *t, int64_t first_n, int64_t n,
-                             float *out) {
-    for (size_t i = piece_at(t, first_n); n > 0; i++) {
-        const fw_manifest_piece *p = &t->piece[i];
-        int64_t skip = first_n - p->box.first_n, take = p->box.n - skip < n ? p->box.n - skip : n;
-        FW_TRY(fw_file_read_at(f->fd[p->file], out, (size_t)take * sizeof *out,
-                               p->start_bytes + (uint64_t)skip * sizeof *out, f->file[p->file].path));
-        first_n += take;
-        n -= take;
-        out += take;
-    }
-    return FW_OK;
-}
-
-fw_status fw_checkpoint_read(const fw_checkpoint_files *f, fw_checkpoint_array array, int32_t unit, int64_t first_n,
-                             int64_t n, float *out) {
-    const fw_param_table *table = f->table;
-    FW_ASSERT(first_n >= 0 && first_n + n <= table->unit_size_n[unit]);
-    int64_t end = 0; /* of what is filled: padding is 0, and nothing else is written twice */
-    for (int32_t i = table->unit_first[unit]; i < table->unit_first[unit + 1]; i++) {
-        const fw_param *p = &table->param[i];
-        fw_checkpoint_range run = fw_pieces_of_param(p, (fw_checkpoint_range){first_n, n});
-        if (run.n == 0) continue;
-        const int64_t at = p->offset_n + run.first_n - first_n;
-        memset(out + end, 0, (size_t)(at - end) * sizeof *out);
-        FW_TRY(read_tensor(f, f->wanted[(int64_t)array * table->param_n + i], run.first_n, run.n, out + at));
-        end = at + run.n;
-    }
-    memset(out + end, 0, (size_t)(n - end) * sizeof *out);
-    return FW_OK;
 }
 
 fw_status fw_checkpoint_load_state(fw_checkpoint_state *state, const char *path) {

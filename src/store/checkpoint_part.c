@@ -6,6 +6,7 @@
 #include "store/checkpoint_pieces.h"
 #include "store/manifest.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 
 /* A file on its way. */
@@ -70,32 +71,40 @@ static fw_status list_pieces(const part_file *f, fw_safetensors_entry *entry, fw
     return FW_OK;
 }
 
+/* *hashes: 16 digits for each block. */
 static fw_status write_piece(const part_file *f, fw_safetensors_writer *w, fw_checkpoint_array array,
-                             const fw_param *param, const fw_piece *piece) {
+                             const fw_param *param, const fw_piece *piece, fw_strbuf *hashes) {
     const float *values =
         f->share->view == NULL ? NULL : f->share->view(f->share->context, array, param, piece->first_n);
-    fw_hash_init(&w->hash); /* of this piece from here on */
     for (int64_t at = 0; at < piece->n; at += FW_CHECKPOINT_CHUNK_N) {
         int64_t n = piece->n - at < FW_CHECKPOINT_CHUNK_N ? piece->n - at : FW_CHECKPOINT_CHUNK_N;
         if (values == NULL) FW_TRY(f->share->read(f->share->context, array, param, piece->first_n + at, n, f->chunk));
         const float *from = values == NULL ? f->chunk : values + at;
+        fw_hash_init(&w->hash);                                                     /* of this block from here on */
         FW_TRY(fw_safetensors_writer_put_bytes(w, from, (size_t)n * sizeof *from)); /* fp32, little-endian: as it is */
+        FW_TRY(fw_strbuf_printf(hashes, "%016" PRIx64, fw_hash_value(&w->hash)));
     }
     return FW_OK;
 }
 
 static fw_status write_pieces(const part_file *f, fw_safetensors_writer *w, const fw_safetensors_entry *entry,
                               uint64_t start) {
+    fw_strbuf hashes = {0};
+    fw_status status = FW_OK;
     size_t at = 0;
     for (int array = 0; array < FW_CHECKPOINT_ARRAY_N; array++)
         for (int32_t i = 0; i < f->table->param_n; i++) {
             fw_piece piece;
             if (!piece_of(&piece, f, &f->table->param[i])) continue;
-            FW_TRY(write_piece(f, w, (fw_checkpoint_array)array, &f->table->param[i], &piece));
-            FW_TRY(fw_manifest_add_piece(f->part, entry[at++].name, f->name, &piece, start, fw_hash_value(&w->hash)));
+            fw_strbuf_clear(&hashes);
+            FW_TRY_OR(write_piece(f, w, (fw_checkpoint_array)array, &f->table->param[i], &piece, &hashes), done);
+            FW_TRY_OR(fw_manifest_add_piece(f->part, entry[at++].name, f->name, &piece, start, fw_strbuf_text(&hashes)),
+                      done);
             start += (uint64_t)piece.n * sizeof(float);
         }
-    return FW_OK;
+done:
+    fw_strbuf_fini(&hashes);
+    return status;
 }
 
 static fw_status write_file(part_file *f) {

@@ -62,11 +62,11 @@ static fw_status read_weight(void *context, const fw_param *p, int64_t first_n, 
     return read_array(context, FW_CHECKPOINT_WEIGHT, p, first_n, n, out);
 }
 
-/* Every byte is checked first: what is damaged does not become a model. */
+/* The weights are checked as they are read, and the small files before: what is damaged does not become a model. */
 fw_status fw_checkpoint_export(const char *dir, const char *path, const fw_export_options *options) {
     fw_checkpoint_whole w;
     FW_TRY(fw_export_check_target(dir, path));
-    FW_TRY(fw_checkpoint_verify(path, true));
+    FW_TRY(fw_checkpoint_verify_with(NULL, path, FW_CHECKPOINT_SMALL_FILES));
     FW_TRY(fw_checkpoint_whole_open(&w, path));
     fw_status status = fw_export_model(dir, path, &w.table, options, read_weight, &w);
     fw_checkpoint_whole_close(&w);
@@ -76,7 +76,7 @@ fw_status fw_checkpoint_export(const char *dir, const char *path, const fw_expor
 fw_status fw_checkpoint_reshard(char **out, const char *output_dir, const char *path, int place_n) {
     fw_checkpoint_whole w;
     *out = NULL;
-    FW_TRY(fw_checkpoint_verify(path, true));
+    FW_TRY(fw_checkpoint_verify_with(NULL, path, FW_CHECKPOINT_SMALL_FILES));
     FW_TRY(fw_checkpoint_whole_open(&w, path));
     w.state.world_size = place_n;
     fw_status status = fw_checkpoint_save(out, output_dir, path, &w.table, place_n, read_array, &w, &w.state);

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { FORMAT_VERSION = 2, MANIFEST_LIMIT_BYTES = 64 << 20, FILE_MAX = 100000 };
+enum { FORMAT_VERSION = 3, FORMAT_VERSION_MIN = 2, MANIFEST_LIMIT_BYTES = 256 << 20, FILE_MAX = 100000 };
 static const char FORMAT[] = "finewire-checkpoint";
 
 fw_status fw_manifest_hex(uint64_t *out, const json_t *object, const char *key, const char *where) {
@@ -79,6 +79,7 @@ fw_status fw_manifest_make(json_t **out, const fw_checkpoint_state *s, const fw_
     FW_TRY_OR(set(m, "world_size", json_integer(s->world_size)), fail);
     FW_TRY_OR(set(m, "strategy", json_string(s->strategy)), fail);
     FW_TRY_OR(set(m, "parameter_n", json_integer(table->parameter_n)), fail);
+    FW_TRY_OR(set(m, "block_bytes", json_integer(FW_CHECKPOINT_BLOCK_BYTES)), fail);
     if (s->options != NULL) FW_TRY_OR(set(m, "options", json_incref(s->options)), fail);
     if (s->run != NULL) FW_TRY_OR(set(m, "run", json_incref(s->run)), fail);
     if (s->schedule != NULL) FW_TRY_OR(set(m, "schedule", json_incref(s->schedule)), fail);
@@ -190,7 +191,7 @@ fw_status fw_manifest_parse(json_t **out, const char *text, size_t text_bytes, c
                          where, (int)version, FORMAT_VERSION);
         goto fail;
     }
-    if (version < FORMAT_VERSION) {
+    if (version < FORMAT_VERSION_MIN) {
         status = fw_fail(FW_ERR_INPUT,
                          "%s: format version %d, of a finewire before 0.1.0, which no released one reads; train from "
                          "its model.safetensors with --model, into another --output_dir",

@@ -1,14 +1,15 @@
 /* The manifest of a checkpoint. Internal to the room.
  *
- *   {"format": "finewire-checkpoint", "format_version": 2, "finewire_version": "...",
+ *   {"format": "finewire-checkpoint", "format_version": 3, "finewire_version": "...",
  *    "step": ..., "epoch": ..., ..., "options": {...}, "run": {...}, "schedule": {...}, "metrics": {...},
  *    "files": {"config.json": {"bytes": ..., "xxh64": "16 hexadecimal digits"},
  *              "shard-00001-...": {"bytes": ..., "header_bytes": ..., "header_xxh64": ...}, ...},
  *    "tensors": {NAME: {"dtype": "F32", "shape": [rows, cols], "pieces": [
  *        {"file": ..., "offsets": [row, col], "shape": [...], "start": byte in the file, "bytes": ..., "xxh64": ...}]}},
+ *    "block_bytes": ...: a piece's "xxh64" has 16 digits for each block of so many bytes of it, the last may be shorter,
  *    "manifest_xxh64": XXH64 of the bytes of the file before this key}
  *
- * Every byte of every file is under one checksum: a header's, or a piece's. */
+ * Every byte of every file is under one checksum: a header's, or a block's. */
 #ifndef FW_STORE_MANIFEST_H
 #define FW_STORE_MANIFEST_H
 
@@ -24,7 +25,7 @@ fw_status fw_manifest_add_shard(json_t *part, const char *name, uint64_t bytes, 
                                 uint64_t header_hash);
 struct fw_piece;
 fw_status fw_manifest_add_piece(json_t *part, const char *tensor, const char *file, const struct fw_piece *piece,
-                                uint64_t start_bytes, uint64_t hash);
+                                uint64_t start_bytes, const char *hashes);
 /* The part's values move into the manifest. Errors: FW_ERR_INTERNAL (a tensor that the table does not have). */
 fw_status fw_manifest_merge(json_t *manifest, const json_t *part);
 /* Each file of a part is in the folder with its size. FW_ERR_IO naming the first that is not; `who` wrote it. */

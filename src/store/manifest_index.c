@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { HASH_DIGITS = 16 };
+
 static int by_file_name(const void *a, const void *b) {
     return strcmp(((const fw_manifest_file *)a)->name, ((const fw_manifest_file *)b)->name);
 }
@@ -35,6 +37,15 @@ static fw_status read_files(fw_manifest_index *x, const char *where) {
         FW_TRY(fw_manifest_hex(&f->hash, value, f->weights ? "header_xxh64" : "xxh64", where));
     }
     if (x->file_n > 1) qsort(x->file, x->file_n, sizeof *x->file, by_file_name);
+    return FW_OK;
+}
+
+/* Version 2 had none: a piece was one block. */
+static fw_status read_block_bytes(fw_manifest_index *x, const char *where) {
+    int64_t bytes = INT64_MAX;
+    if (json_object_get(x->manifest, "block_bytes") != NULL)
+        FW_TRY(fw_json_need_int(&bytes, x->manifest, "block_bytes", 4096, INT64_MAX, where));
+    x->block_bytes = (uint64_t)bytes;
     return FW_OK;
 }
 
@@ -72,7 +83,12 @@ static fw_status read_piece(fw_manifest_piece *p, const fw_manifest_index *x, co
     if (p->start_bytes < found->header_bytes || p->start_bytes > found->bytes ||
         (found->bytes - p->start_bytes) / sizeof(float) < (uint64_t)p->box.n)
         return bad_piece(t, i, where, "lies outside of its file");
-    return fw_manifest_hex(&p->hash, value, "xxh64", where);
+    p->hashes = json_string_value(json_object_get(value, "xxh64"));
+    const uint64_t bytes = (uint64_t)p->box.n * sizeof(float), block_n = (bytes - 1) / x->block_bytes + 1;
+    if (p->hashes == NULL || strlen(p->hashes) / HASH_DIGITS != block_n || strlen(p->hashes) % HASH_DIGITS != 0 ||
+        strspn(p->hashes, "0123456789abcdef") != strlen(p->hashes))
+        return bad_piece(t, i, where, "has no \"xxh64\" of 16 hexadecimal digits for each block");
+    return FW_OK;
 }
 
 static fw_status check_whole(const fw_manifest_tensor *t, const char *where) {
@@ -116,6 +132,7 @@ fw_status fw_manifest_index_init(fw_manifest_index *x, json_t *manifest, const c
     const char *name;
     fw_status status;
     FW_TRY_OR(read_files(x, where), fail);
+    FW_TRY_OR(read_block_bytes(x, where), fail);
     if (!json_is_object(tensors)) {
         status = fw_fail(FW_ERR_INPUT, "%s: \"tensors\" is missing", where);
         goto fail;

@@ -16,7 +16,7 @@ typedef struct fw_manifest_piece {
     fw_piece box;
     size_t file;          /* index */
     uint64_t start_bytes; /* from the start of the file */
-    uint64_t hash;
+    const char *hashes;   /* 16 digits a block */
 } fw_manifest_piece;
 
 typedef struct fw_manifest_tensor {
@@ -32,6 +32,7 @@ typedef struct fw_manifest_index {
     fw_manifest_file *file;     /* by name */
     fw_manifest_tensor *tensor; /* by name */
     size_t file_n, tensor_n;
+    uint64_t block_bytes; /* of a piece that one checksum is of */
 } fw_manifest_index;
 
 /* Errors: FW_ERR_INPUT naming `where`, the tensor and what does not fit; FW_ERR_NOMEM. On failure *out is empty. */

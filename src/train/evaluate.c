@@ -29,6 +29,7 @@ static fw_status run(fw_job *job, const fw_options *o, fw_dataset **dataset, fw_
                                .longest_n = (*dataset)->stats.longest_n,
                                .attention = fw_job_attention(o)};
     FW_TRY(fw_job_allocate(job, o, &a, false, fw_job_dataset_bytes(*dataset), 0));
+    FW_TRY(fw_job_load_weights(job));
 
     fw_step step = fw_job_step(job);
     fw_loss_sum sum;

@@ -78,7 +78,8 @@ static fw_status take_memory(generation *g, const fw_options *o) {
     FW_TRY(fw_sampler_init(&g->sampler, o->temperature, o->top_p, (uint64_t)o->seed, m->config.V));
     fw_activation_options a = {
         .mode = FW_ACTIVATIONS_FORWARD, .N_max = g->prompt_n, .n_max = 1, .chunk_n = 1, .P = g->capacity};
-    return fw_job_allocate(&g->job, o, &a, false, g->kv_bytes, 0);
+    FW_TRY(fw_job_allocate(&g->job, o, &a, false, g->kv_bytes, 0));
+    return fw_job_load_weights(&g->job);
 }
 
 /* Push tokens ids[length .. length + n) through the model; g->host_logits = logits after the last of them. */

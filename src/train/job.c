@@ -174,8 +174,10 @@ static fw_status take(fw_job *job, const fw_activation_options *a) {
     FW_TRY(fw_activations_fill_rope(&job->activations, &job->model, job->device));
     FW_TRY(fw_shard_create(&job->shard, &job->plan.layout, arena, job->device, job->comm));
     fw_device_freeze(job->device, FW_FROZEN_WARN);
-    return fw_shard_load(job->shard, FW_SHARD_WEIGHT, read_unit, job);
+    return FW_OK;
 }
+
+fw_status fw_job_load_weights(fw_job *job) { return fw_shard_load(job->shard, FW_SHARD_WEIGHT, read_unit, job); }
 
 fw_status fw_job_allocate(fw_job *job, const fw_options *o, const fw_activation_options *a, bool training,
                           size_t host_bytes, size_t copy_bytes) {

@@ -38,10 +38,12 @@ typedef struct fw_job_needs {
 fw_status fw_job_open_place(fw_job *job, const fw_options *options);
 /* Place, threads, device; config, tokenizer, template, weight headers checked; all ranks agree. Collective. */
 fw_status fw_job_open(fw_job *job, const fw_options *options, fw_job_needs needs);
-/* Weights, gradients, activations: planned (strategy and all), compared with what the machine has, taken, and the weights
- * read. After it the device is frozen. host_bytes: of the dataset, copy_bytes: of save_async.h, for the plan. Collective. */
+/* Weights, gradients, activations: planned (strategy and all), compared with what the machine has, taken. The weights are
+ * still to be loaded, from the model folder or a checkpoint. After it the device is frozen. host_bytes: of the dataset, copy_bytes: of save_async.h, for the plan. Collective. */
 fw_status fw_job_allocate(fw_job *job, const fw_options *options, const fw_activation_options *activations,
                           bool training, size_t host_bytes, size_t copy_bytes);
+/* The weights of the model folder, each rank what it owns of them. Collective. */
+fw_status fw_job_load_weights(fw_job *job);
 void fw_job_close(fw_job *job); /* takes a zeroed one */
 
 /* Option attn_implementation, as the device knows it. */

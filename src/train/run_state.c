@@ -68,8 +68,10 @@ static fw_status check_space(const fw_run_state *s) {
     return FW_OK;
 }
 
-/* Rank 0: the folder is ours, and *checkpoint is what to go on from (NULL: nothing). */
-static fw_status claim_folder(fw_run_state *s, char **checkpoint) {
+static bool takes_newest(const fw_options *o) { return strcmp(o->resume_from_checkpoint, "auto") == 0; }
+
+/* Rank 0: the folder is ours. */
+static fw_status claim_folder(fw_run_state *s) {
     const fw_options *o = s->options;
     const char *resume = o->resume_from_checkpoint;
     char *final = NULL;
@@ -85,19 +87,22 @@ static fw_status claim_folder(fw_run_state *s, char **checkpoint) {
     FW_TRY_OR(fw_export_check_target(final, s->job->model_dir), done);
     if (o->trace != NULL) FW_TRY_OR(fw_trace_file_check(o->trace), done);
     /* What fails from here on must not leave a folder that counts as a run. Overwriting makes room first. */
-    if (mode == FW_RUN_RESUME && strcmp(resume, "auto") != 0) FW_TRY_OR(fw_checkpoint_verify(resume, true), done);
+    if (mode == FW_RUN_RESUME && !takes_newest(o))
+        FW_TRY_OR(fw_checkpoint_verify_with(NULL, resume, FW_CHECKPOINT_SMALL_FILES), done);
     if (mode != FW_RUN_OVERWRITE) FW_TRY_OR(check_space(s), done);
     FW_TRY_OR(fw_run_begin(o->output_dir, s->identity, mode), done);
-    if (mode == FW_RUN_RESUME) {
-        if (strcmp(resume, "auto") == 0)
-            FW_TRY_OR(fw_checkpoint_newest(checkpoint, o->output_dir, o->resume_strict), done);
-        else
-            FW_TRY_OR(fw_strdup(checkpoint, resume), done);
-    }
     if (mode == FW_RUN_OVERWRITE) FW_TRY_OR(check_space(s), done);
 done:
     fw_free(final);
     return status;
+}
+
+/* Rank 0: *checkpoint is what to go on from, of a step before `before_step` (NULL: nothing). */
+static fw_status find_checkpoint(const fw_run_state *s, int64_t before_step, char **checkpoint) {
+    const fw_options *o = s->options;
+    if (o->overwrite_output_dir || strcmp(o->resume_from_checkpoint, "never") == 0) return FW_OK;
+    if (!takes_newest(o)) return fw_strdup(checkpoint, o->resume_from_checkpoint);
+    return fw_checkpoint_newest(checkpoint, o->output_dir, before_step, o->resume_strict);
 }
 
 typedef struct saved_array {
@@ -109,13 +114,17 @@ static fw_status read_saved(void *context, int32_t unit, int64_t first_n, int64_
     return fw_checkpoint_read(from->files, from->array, unit, first_n, n, out);
 }
 
-/* Every rank reads what it owns, of the first array_n arrays. */
-static fw_status load(fw_run_state *s, const fw_checkpoint_files *files, int array_n) {
-    for (int k = 0; k < array_n; k++) {
+/* Every rank reads what it owns, of the first array_n arrays, and checks it: FW_ERR_INPUT on all when one has found damage. */
+static fw_status load(fw_run_state *s, fw_checkpoint_files *files, int array_n) {
+    files->threads = s->job->threads;
+    fw_status status = FW_OK;
+    fw_comm_host_work_begin(s->job->comm, "loading a checkpoint");
+    for (int k = 0; k < array_n && status == FW_OK; k++) {
         saved_array from = {files, (fw_checkpoint_array)k};
-        FW_TRY(fw_shard_load(s->job->shard, fw_saved_array(from.array), read_saved, &from));
+        status = fw_shard_load(s->job->shard, fw_saved_array(from.array), read_saved, &from);
     }
-    return FW_OK;
+    fw_comm_host_work_end(s->job->comm);
+    return status;
 }
 
 /* What says how or where to run rather than what: a change of it is no news. */
@@ -168,14 +177,30 @@ done:
     return status;
 }
 
-static fw_status resume(fw_run_state *s, const char *path, fw_run_place *place) {
+/* *damaged: it could be opened, and then bytes of it were not what they had been. The same on all ranks. */
+static fw_status resume(fw_run_state *s, const char *path, fw_run_place *place, bool *damaged) {
     fw_checkpoint_files files = {0};
     fw_status status;
+    *damaged = false;
     FW_TRY_OR(fw_comm_agree(s->job->comm, open_checkpoint(s, path, &files, place)), done);
-    FW_TRY_OR(load(s, &files, FW_CHECKPOINT_ARRAY_N), done);
+    status = load(s, &files, FW_CHECKPOINT_ARRAY_N);
+    *damaged = status == FW_ERR_INPUT;
 done:
     fw_checkpoint_close(&files);
     return status;
+}
+
+static fw_status read_zeros(void *context, int32_t unit, int64_t first_n, int64_t n, float *out) {
+    (void)context, (void)unit, (void)first_n;
+    memset(out, 0, (size_t)n * sizeof *out);
+    return FW_OK;
+}
+
+/* From the base's weights; spoilt: a damaged checkpoint has left something in the moments, which begin as zeros. */
+static fw_status start_fresh(fw_run_state *s, bool spoilt) {
+    for (int k = FW_CHECKPOINT_WEIGHT + 1; k < FW_CHECKPOINT_ARRAY_N && spoilt; k++)
+        FW_TRY(fw_shard_load(s->job->shard, fw_saved_array((fw_checkpoint_array)k), read_zeros, NULL));
+    return fw_job_load_weights(s->job);
 }
 
 static fw_status take_copy(fw_run_state *s) {
@@ -184,29 +209,56 @@ static fw_status take_copy(fw_run_state *s) {
                                 fw_comm_world(s->job->comm), s->job->cpu_first, s->job->cpu_n);
 }
 
-fw_status fw_run_state_begin(fw_run_state *s, fw_run_place *place) {
+/* All ranks learn what to go on from; path[0] == 0: nothing. before_step INT64_MAX: this is the first time. Collective. */
+static fw_status choose(fw_run_state *s, int64_t before_step, char path[FW_COMM_EXCHANGE_BYTES]) {
     fw_comm *comm = s->job->comm;
-    char path[FW_COMM_EXCHANGE_BYTES] = "";
-    *place = (fw_run_place){0};
-    FW_TRY(fw_comm_agree(comm, take_copy(s)));
     fw_status status = FW_OK;
+    memset(path, 0, FW_COMM_EXCHANGE_BYTES);
     if (is_writer(s)) {
         char *checkpoint = NULL;
         fw_comm_host_work_begin(comm, "looking for a checkpoint");
-        status = claim_folder(s, &checkpoint);
+        if (before_step == INT64_MAX) status = claim_folder(s);
+        if (status == FW_OK) status = find_checkpoint(s, before_step, &checkpoint);
         fw_comm_host_work_end(comm);
-        if (status == FW_OK && checkpoint != NULL && strlen(checkpoint) >= sizeof path)
-            status = fw_fail(FW_ERR_OPTION, "the path of checkpoint %.64s... is longer than %zu bytes", checkpoint,
-                             sizeof path);
+        if (status == FW_OK && checkpoint != NULL && strlen(checkpoint) >= FW_COMM_EXCHANGE_BYTES)
+            status = fw_fail(FW_ERR_OPTION, "the path of checkpoint %.64s... is longer than %d bytes", checkpoint,
+                             FW_COMM_EXCHANGE_BYTES);
         if (status == FW_OK && checkpoint != NULL) strcpy(path, checkpoint);
         fw_free(checkpoint);
     }
     FW_TRY(fw_comm_agree(comm, status));
     fw_comm_request request = {.label = "checkpoint path"};
-    FW_TRY(fw_comm_broadcast(comm, path, sizeof path, 0, &request));
-    FW_TRY(fw_comm_wait(comm, &request));
-    if (path[0] == 0) return FW_OK;
-    FW_TRY(resume(s, path, place));
+    FW_TRY(fw_comm_broadcast(comm, path, FW_COMM_EXCHANGE_BYTES, 0, &request));
+    return fw_comm_wait(comm, &request);
+}
+
+/* What a damaged checkpoint means: another one is tried, or the run ends. */
+static fw_status pass_over(const fw_run_state *s, const char *path) {
+    const fw_options *o = s->options;
+    if (!takes_newest(o)) return FW_ERR_INPUT; /* with the message that is there */
+    if (o->resume_strict)
+        return fw_fail(FW_ERR_INPUT, "%s; without --resume_strict the checkpoint before it would be taken",
+                       fw_trail_message());
+    if (is_writer(s)) fw_log_warning("checkpoint %s does not count: %s", path, fw_trail_message());
+    return FW_OK;
+}
+
+fw_status fw_run_state_begin(fw_run_state *s, fw_run_place *place) {
+    fw_comm *comm = s->job->comm;
+    char path[FW_COMM_EXCHANGE_BYTES];
+    FW_TRY(fw_comm_agree(comm, take_copy(s)));
+    fw_status status = FW_OK;
+    bool damaged = false;
+    for (int64_t before_step = INT64_MAX;; before_step = place->step) {
+        const bool spoilt = damaged;
+        FW_TRY(choose(s, before_step, path));
+        *place = (fw_run_place){0};
+        if (path[0] == 0) return start_fresh(s, spoilt);
+        status = resume(s, path, place, &damaged);
+        if (!damaged) break;
+        FW_TRY(pass_over(s, path));
+    }
+    FW_TRY(status);
     /* Later checkpoints are of a course that is given up now: they must not count as the newest again. */
     if (is_writer(s)) status = fw_checkpoint_set_aside_after(s->options->output_dir, place->step);
     FW_TRY(fw_comm_agree(comm, status));
@@ -235,7 +287,6 @@ fw_status fw_run_state_load_best(fw_run_state *s, int64_t *step, double *eval_lo
     *step = 0;
     if (is_writer(s)) {
         status = fw_checkpoint_best(&best, eval_loss, s->options->output_dir);
-        if (status == FW_OK && best != NULL) status = fw_checkpoint_verify(best, true);
         if (best != NULL) snprintf(path, sizeof path, "%s", best);
         fw_free(best);
     }

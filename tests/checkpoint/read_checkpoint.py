@@ -60,7 +60,7 @@ def read_manifest(folder):
         text = file.read()
     body = text[:text.rindex(b'"manifest_xxh64"')]
     manifest = json.loads(text)
-    need(manifest["format"] == "finewire-checkpoint" and manifest["format_version"] <= 2, "another format")
+    need(manifest["format"] == "finewire-checkpoint" and manifest["format_version"] <= 3, "another format")
     need(text[len(body):] == f'"manifest_xxh64": "{xxh64(body)}"\n}}\n'.encode(), "the manifest is damaged")
     return manifest
 
@@ -86,14 +86,19 @@ def first_element(offsets, shape):
     return offsets[0] if len(shape) == 1 else offsets[0] * shape[1] + offsets[1]
 
 
-def read_tensor(tensor, files):
+def checksums(data, block_bytes):
+    """16 digits for each block; version 2 had one of the whole piece."""
+    return "".join(xxh64(data[at:at + block_bytes]) for at in range(0, len(data), block_bytes))
+
+
+def read_tensor(tensor, files, block_bytes):
     """All bytes of a tensor."""
     out = bytearray()
     for piece in sorted(tensor["pieces"], key=lambda p: first_element(p["offsets"], tensor["shape"])):
         need(first_element(piece["offsets"], tensor["shape"]) * 4 == len(out), "pieces leave a gap or overlap")
         data = files[piece["file"]][piece["start"]:piece["start"] + piece["bytes"]]
         need(len(data) == 4 * math.prod(piece["shape"]), "a piece lies outside of its file")
-        need(xxh64(data) == piece["xxh64"], f"a piece in {piece['file']} is damaged")
+        need(checksums(data, block_bytes or len(data)) == piece["xxh64"], f"a piece in {piece['file']} is damaged")
         out += data
     need(len(out) == 4 * math.prod(tensor["shape"]), "pieces end before the tensor")
     return out
@@ -103,7 +108,7 @@ def main():
     manifest = read_manifest(sys.argv[1])
     files = read_files(sys.argv[1], manifest)
     for name, tensor in sorted(manifest["tensors"].items()):
-        data = read_tensor(tensor, files)
+        data = read_tensor(tensor, files, manifest.get("block_bytes"))
         if "--weights" not in sys.argv or not name.startswith("optimizer.state."):
             print(name, tensor["shape"], xxh64(data))
 

@@ -77,6 +77,36 @@ fw_status fw_test_load_array(const fw_checkpoint_files *files, fw_checkpoint_arr
     return FW_OK;
 }
 
+static fw_status load_all(const char *path, int64_t *step) {
+    fw_checkpoint_files files = {0};
+    fw_checkpoint_state state = {0};
+    float *flat = NULL;
+    fw_status status;
+    FW_TRY_OR(FW_NEW_ARRAY(flat, (size_t)fw_lab.model.table.total_n), done);
+    FW_TRY_OR(fw_checkpoint_open(&files, path, &fw_lab.model.table, &state), done);
+    *step = state.step;
+    for (int k = 0; k < FW_CHECKPOINT_ARRAY_N; k++)
+        FW_TRY_OR(fw_test_load_array(&files, (fw_checkpoint_array)k, flat), done);
+done:
+    fw_checkpoint_state_fini(&state);
+    fw_checkpoint_close(&files);
+    fw_free(flat);
+    return status;
+}
+
+fw_status fw_test_load_newest(char **path, const char *out) {
+    for (int64_t before = INT64_MAX;;) {
+        FW_TRY(fw_checkpoint_newest(path, out, before, false));
+        if (*path == NULL) return FW_OK;
+        fw_status status = load_all(*path, &before);
+        if (status == FW_OK) return FW_OK;
+        if (status == FW_ERR_INPUT) fw_log_warning("checkpoint %s does not count: %s", *path, fw_trail_message());
+        fw_free(*path);
+        *path = NULL;
+        if (status != FW_ERR_INPUT) return status;
+    }
+}
+
 fw_status fw_test_save(const char *out, int64_t step) {
     fw_checkpoint_state state = {.step = step,
                                  .optimizer_step = step,

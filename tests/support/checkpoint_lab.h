@@ -25,6 +25,8 @@ void fw_test_expect(fw_status status, fw_status want, const char *part);
 fw_status fw_test_from_memory(void *context, fw_checkpoint_array array, const fw_param *p, int64_t first_n, int64_t n,
                               float *out);
 fw_status fw_test_load_array(const fw_checkpoint_files *files, fw_checkpoint_array array, float *flat);
+/* What a run does: the newest that can be loaded whole, its path in *path (fw_free; NULL: none); damaged ones are warned of. */
+fw_status fw_test_load_newest(char **path, const char *out);
 fw_status fw_test_save(const char *out, int64_t step);
 const char *fw_test_step_path(const char *out, int step);
 

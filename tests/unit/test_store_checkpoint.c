@@ -96,7 +96,7 @@ static void damage(const char *name, int kind) {
     fw_test_expect(fw_checkpoint_verify(fw_test_step_path(out, 50), true), FW_ERR_INPUT, name);
     fw_lab.warnings[0] = 0;
     char *newest;
-    fw_test_must(fw_checkpoint_newest(&newest, out, false));
+    fw_test_must(fw_test_load_newest(&newest, out));
     assert_string_equal(newest, fw_test_step_path(out, 40));
     assert_non_null(strstr(fw_lab.warnings, name));
     fw_free(newest);
@@ -140,7 +140,7 @@ static void test_list_and_prune(void **unused) {
     (void)unused;
     const char *out = fw_test_path(fw_lab.root, "list");
     char *newest;
-    fw_test_must(fw_checkpoint_newest(&newest, out, false)); /* no folder yet */
+    fw_test_must(fw_test_load_newest(&newest, out)); /* no folder yet */
     assert_null(newest);
     fw_test_must(fw_checkpoint_prune(out, &(fw_checkpoint_rules){.keep_n = 2}));
     for (int step = 10; step <= 50; step += 10) fw_test_must(fw_test_save(out, step));
@@ -163,7 +163,7 @@ static void test_list_and_prune(void **unused) {
     fw_test_must(fw_checkpoint_prune(out, &(fw_checkpoint_rules){.keep_n = 2}));
     assert_false(fw_dir_exists(fw_test_step_path(out, 20)));
     assert_true(fw_dir_exists(fw_test_step_path(out, 30)) && fw_dir_exists(fw_test_step_path(out, 40)));
-    fw_test_must(fw_checkpoint_newest(&newest, out, false));
+    fw_test_must(fw_test_load_newest(&newest, out));
     assert_string_equal(newest, fw_test_step_path(out, 40));
     fw_free(newest);
     /* a run that goes on from 30: what came after it never counts again */
@@ -172,7 +172,7 @@ static void test_list_and_prune(void **unused) {
     assert_non_null(strstr(fw_lab.warnings, "set-aside-step-00000040"));
     assert_true(fw_dir_exists(fw_test_path(out, "set-aside-step-00000050")));
     fw_test_must(fw_test_save(out, 35));
-    fw_test_must(fw_checkpoint_newest(&newest, out, false));
+    fw_test_must(fw_test_load_newest(&newest, out));
     assert_string_equal(newest, fw_test_step_path(out, 35));
     fw_free(newest);
     fw_test_must(fw_dir_make(fw_test_path(out, "step-00000036")));
@@ -180,7 +180,7 @@ static void test_list_and_prune(void **unused) {
     fw_test_must(fw_dir_remove(fw_test_step_path(out, 36)));
     rename(fw_test_step_path(out, 35), fw_test_step_path(out, 36)); /* a copy under another number */
     fw_lab.warnings[0] = 0;
-    fw_test_must(fw_checkpoint_newest(&newest, out, false));
+    fw_test_must(fw_test_load_newest(&newest, out));
     assert_string_equal(newest, fw_test_step_path(out, 30));
     assert_non_null(strstr(fw_lab.warnings, "manifest is that of step 35"));
     fw_free(newest);
@@ -226,7 +226,7 @@ static void test_faults(void **unused) {
         fw_checkpoint_state state;
         fw_alloc_fail_at(n);
         char *newest = NULL;
-        fw_status status = fw_checkpoint_newest(&newest, out, false);
+        fw_status status = fw_test_load_newest(&newest, out);
         if (status == FW_OK) status = fw_checkpoint_open(&files, newest, &fw_lab.model.table, &state);
         if (status == FW_OK) status = fw_test_load_array(&files, FW_CHECKPOINT_WEIGHT, block);
         fw_alloc_fail_at(0);
@@ -267,7 +267,7 @@ static void test_killed(void **unused) {
         assert_true(WIFSIGNALED(result)); /* no save has failed */
         char *newest;
         fw_lab.warnings[0] = 0;
-        fw_test_must(fw_checkpoint_newest(&newest, out, false));
+        fw_test_must(fw_test_load_newest(&newest, out));
         assert_non_null(newest);
         assert_string_equal(fw_lab.warnings, "");
         fw_free(newest);
@@ -297,10 +297,10 @@ static void test_manifest_texts(void **unused) {
         {"[]", "not the manifest of a checkpoint"},
         {"{\"format\": \"other\"}", "not the manifest of a checkpoint"},
         {"{\"format\": \"finewire-checkpoint\"}", "\"format_version\" is missing"},
-        {"{\"format\": \"finewire-checkpoint\", \"format_version\": 3}", "use a newer finewire"},
-        {"{\"format\": \"finewire-checkpoint\", \"format_version\": 2}", "does not end with \"manifest_xxh64\""},
+        {"{\"format\": \"finewire-checkpoint\", \"format_version\": 4}", "use a newer finewire"},
+        {"{\"format\": \"finewire-checkpoint\", \"format_version\": 3}", "does not end with \"manifest_xxh64\""},
         {"{\"format\": \"finewire-checkpoint\", \"format_version\": 1}", "of a finewire before 0.1.0"},
-        {"{\"format\": \"finewire-checkpoint\", \"format_version\": 2, \"manifest_xxh64\": \"0123456789abcdef\"\n}\n",
+        {"{\"format\": \"finewire-checkpoint\", \"format_version\": 3, \"manifest_xxh64\": \"0123456789abcdef\"\n}\n",
          "the manifest is damaged: its checksum is"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -311,7 +311,7 @@ static void test_manifest_texts(void **unused) {
     }
     char out[FW_TEST_PATH_BYTES];
     fw_test_scratch_make(out);
-    json_t *m = json_pack("{s:s, s:i, s:{s:{s:i, s:s}}}", "format", "finewire-checkpoint", "format_version", 2, "files",
+    json_t *m = json_pack("{s:s, s:i, s:{s:{s:i, s:s}}}", "format", "finewire-checkpoint", "format_version", 3, "files",
                           "../x", "bytes", 1, "xxh64", "0123456789abcdef");
     fw_test_must(fw_manifest_save(m, out)); /* checksum right, but a file outside of the folder */
     json_decref(m);

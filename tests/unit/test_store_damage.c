@@ -37,7 +37,7 @@ static void must_be_found(const victim *v, const char *out, const char *what, ui
     if (status != FW_ERR_INPUT || strstr(fw_trail_message(), v->name) == NULL)
         fail_msg("%s %s at %d: %s", v->name, what, (int)at, status == FW_OK ? "not found" : fw_trail_message());
     char *newest;
-    fw_test_must(fw_checkpoint_newest(&newest, out, false));
+    fw_test_must(fw_test_load_newest(&newest, out));
     assert_string_equal(newest, fw_test_step_path(out, 1));
     fw_free(newest);
 }

@@ -1,0 +1,37 @@
+/* Blocks of pieces, read by all threads and checked as they are read: no byte crosses from the system twice, and what is
+ * hashed is still in the cache. Internal to the room. */
+#ifndef FW_STORE_CHECKPOINT_BLOCKS_H
+#define FW_STORE_CHECKPOINT_BLOCKS_H
+
+#include "base/threads.h"
+#include "store/manifest_index.h"
+
+/* Where a piece is read from, and what messages call it. */
+typedef struct fw_block_file {
+    int fd;
+    const char *path, *tensor;
+    uint64_t block_bytes;
+} fw_block_file;
+
+typedef struct fw_block {
+    fw_block_file from;
+    uint64_t at_bytes, bytes; /* in the file */
+    const char *hash;         /* 16 digits */
+    uint8_t *out;             /* what is wanted of it: bytes [skip, skip + take); take 0: it is only checked */
+    uint64_t skip_bytes, take_bytes;
+} fw_block;
+
+typedef struct fw_block_list {
+    fw_block *block;
+    size_t block_n, cap_n;
+} fw_block_list;
+
+/* The blocks of a piece that have elements [first_n, first_n + n) of it, n > 0, which go to out; NULL: nowhere. Borrows all
+ * that it is given. Error: FW_ERR_NOMEM. */
+fw_status fw_blocks_add(fw_block_list *list, const fw_block_file *from, const fw_manifest_piece *piece, int64_t first_n,
+                        int64_t n, float *out);
+/* Errors: FW_ERR_INPUT naming the file and the tensor of the first block that is damaged or not there; FW_ERR_IO. */
+fw_status fw_blocks_read(const fw_block_list *list, fw_threads *threads);
+void fw_blocks_fini(fw_block_list *list); /* takes a zeroed one */
+
+#endif

@@ -1,0 +1,93 @@
+/* A bit flipped in what one rank alone reads, its last moment: all ranks pass over the checkpoint together, and what follows
+ * is what it would have been without it, to the bit; with no sound one left, the run from its first step. */
+#include "base/file.h"
+#include "support/run_lab.h"
+#include "support/tiny_model.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <string.h>
+
+enum { RANK_N = 3 };
+
+/* In the last tensor of the file of the last rank: in a second moment. */
+static void damage(const char *name, int step) {
+    char file[128];
+    snprintf(file, sizeof file, "step-%08d/shard-%05d-model-00001-of-", step, RANK_N);
+    for (int file_n = 1; file_n <= 3; file_n++) {
+        char whole[200];
+        snprintf(whole, sizeof whole, "%s%05d.safetensors", file, file_n);
+        const char *path = fw_test_run_path(name, whole);
+        if (fw_file_exists(path)) return fw_test_flip_bit(path, fw_test_file_bytes(path) - 7);
+    }
+    fail_msg("%s: no file %s...", name, file);
+}
+
+/* Runs to step 6, and wants a warning for each of the damaged ones. */
+static void finish(const char *name, const char *strategy, int damaged_n) {
+    fw_test_command c;
+    fw_test_run_args a;
+    char words[256];
+    snprintf(words, sizeof words,
+             "--max_steps 6 --save_steps 2 --lr_scheduler_type constant --strategy %s --num_processes %d", strategy,
+             RANK_N);
+    fw_test_run_make_args(&a, name, words);
+    assert_int_equal(fw_test_command_run(&c, a.argv, 0, 120), 0);
+    int said_n = 0;
+    for (const char *at = fw_strbuf_text(&c.err); (at = strstr(at, "does not count")) != NULL; at++) said_n++;
+    if (said_n != damaged_n) fail_msg("%s: %d warnings of %d: %s", strategy, said_n, damaged_n, fw_strbuf_text(&c.err));
+    if (damaged_n > 0) assert_non_null(strstr(fw_strbuf_text(&c.err), "exp_avg_sq, bytes "));
+    fw_test_command_fini(&c);
+}
+
+static void same_losses(const char *name, const char *want) {
+    double a[FW_TEST_STEPS_MAX], b[FW_TEST_STEPS_MAX];
+    assert_int_equal(fw_test_run_losses(name, a), 6);
+    assert_int_equal(fw_test_run_losses(want, b), 6);
+    for (int step = 1; step <= 6; step++)
+        if (memcmp(&a[step], &b[step], sizeof a[step]) != 0)
+            fail_msg("%s, step %d: loss %.17g, not %.17g", name, step, a[step], b[step]);
+}
+
+static void test_strategies(void **state) {
+    (void)state;
+    static const char *const strategies[] = {"ddp", "zero1", "zero2", "zero3"};
+    for (size_t i = 0; i < sizeof strategies / sizeof *strategies; i++) {
+        char words[256], straight[32], name[32];
+        snprintf(straight, sizeof straight, "straight-%s", strategies[i]);
+        finish(straight, strategies[i], 0);
+        for (int damaged_n = 1; damaged_n <= 2; damaged_n++) { /* of two */
+            snprintf(name, sizeof name, "%s-%d", strategies[i], damaged_n);
+            snprintf(words, sizeof words,
+                     "--max_steps 4 --save_steps 2 --lr_scheduler_type constant --strategy %s --num_processes %d",
+                     strategies[i], RANK_N);
+            assert_int_equal(fw_test_run_train(name, 0, words), 0);
+            damage(name, 4);
+            if (damaged_n == 2) damage(name, 2);
+            finish(name, strategies[i], damaged_n);
+            same_losses(name, straight);
+        }
+    }
+}
+
+/* Where it was asked for by name, or nothing is to be passed over, the run ends and says where the damage is. */
+static void test_refused(void **state) {
+    (void)state;
+    char words[1024];
+    assert_int_equal(fw_test_run_train("named", 0, "--max_steps 4 --save_steps 2 --num_processes 3"), 0);
+    damage("named", 4);
+    assert_int_equal(fw_test_run_train("named", 3, "--max_steps 6 --num_processes 3 --resume_strict"), 3);
+    snprintf(words, sizeof words, "--max_steps 6 --num_processes 2 --resume_from_checkpoint %s",
+             fw_test_run_path("named", "step-00000004"));
+    fw_test_run_refused(3, "is damaged: the checksum of optimizer.state.", words);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_strategies), cmocka_unit_test(test_refused)};
+    return cmocka_run_group_tests(tests, fw_test_run_setup, fw_test_run_teardown);
+}
