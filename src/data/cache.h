@@ -15,12 +15,24 @@
 
 #include "data/dataset.h"
 
+typedef struct fw_cache_key {
+    uint64_t word[2];
+} fw_cache_key;
+
+/* What the ranks of a machine tell each other, so that one of them reads the files for it: who is told the key of a file that
+ * another process has just checked takes it as it is. */
+typedef struct fw_cache_told {
+    fw_cache_key key;
+    int is_known;
+} fw_cache_told;
+
 typedef struct fw_cache_options {
     const char *dir;       /* NULL: $XDG_CACHE_HOME/finewire/datasets, or ~/.cache/finewire/datasets */
     int64_t limit_bytes;   /* of all files together; 0: no cache, tokens are held in memory */
     const char *model_dir; /* of the tokenizer and the template: their files are part of the key */
     const char *extra;     /* further text that changes tokens; NULL: none */
     int machine_thread_n;  /* threads to tokenise with: the machine's, as others wait meanwhile; 0: those of options */
+    fw_cache_told *told;   /* in: what was told; out: what can be told. NULL: nobody is there to tell */
 } fw_cache_options;
 
 /* fw_dataset_load_sources through the cache. When the default folder cannot be written the data set is loaded into memory,
@@ -31,9 +43,6 @@ fw_status fw_dataset_load_cached(fw_dataset **out, const fw_sources *sources, co
 
 /* ---- parts, for tests ---- */
 
-typedef struct fw_cache_key {
-    uint64_t word[2];
-} fw_cache_key;
 /* Reads all files. chat: its settings; NULL: none. Errors: those of reading the files. */
 fw_status fw_cache_find_key(fw_cache_key *out, const fw_sources *sources, const fw_chat_template *chat,
                             const fw_dataset_options *options, const fw_cache_options *cache);
@@ -55,8 +64,8 @@ fw_status fw_cache_open(fw_dataset **out, const char *path, const fw_cache_key *
 /* Remove the files used longest ago until all are within the limit; `keep` stays. */
 fw_status fw_cache_clean(const char *dir, int64_t limit_bytes, const char *keep);
 
-/* One process at a time: waits for the lock of a path. -1 in *fd after a failure. */
-fw_status fw_cache_lock(int *fd, const char *path);
+/* One process at a time: waits for the lock of a path, until `stop` says otherwise. -1 in *fd after a failure. */
+fw_status fw_cache_lock(int *fd, const char *path, int (*stop)(void));
 void fw_cache_unlock(int fd, const char *path);
 
 #endif

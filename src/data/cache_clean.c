@@ -25,7 +25,7 @@ static int is_still_there(int fd, const char *name) {
            ours.st_dev == named.st_dev;
 }
 
-fw_status fw_cache_lock(int *fd, const char *path) {
+fw_status fw_cache_lock(int *fd, const char *path, int (*stop)(void)) {
     fw_strbuf name = {0};
     fw_status status;
     int64_t waited_ms = 0;
@@ -42,6 +42,7 @@ fw_status fw_cache_lock(int *fd, const char *path) {
                 status = fw_fail(FW_ERR_IO, "cannot lock %s: %s", name.data, strerror(errno));
                 goto done;
             }
+            FW_TRY_OR(fw_dataset_check_stop(stop), done);
             const struct timespec pause = {.tv_nsec = POLL_MS * 1000000l};
             nanosleep(&pause, NULL);
             waited_ms += POLL_MS;

@@ -31,18 +31,20 @@ static void feed_text(keying *k, const char *text) {
 static void feed_i64(keying *k, int64_t value) { feed(k, &value, sizeof value); }
 
 /* The two hashes go over all bytes of the file, which stay in memory only for the moment. */
-static fw_status feed_file(keying *k, const char *path) {
+static fw_status feed_file(keying *k, const char *path, int (*stop)(void)) {
     enum { PIECE_BYTES = 4 << 20 };
     fw_mapping m;
     FW_TRY(fw_file_map(&m, path));
     feed_i64(k, (int64_t)m.bytes);
-    for (size_t at = 0; at < m.bytes; at += PIECE_BYTES) {
+    fw_status status = FW_OK;
+    for (size_t at = 0; at < m.bytes && status == FW_OK; at += PIECE_BYTES) {
         size_t n = m.bytes - at < PIECE_BYTES ? m.bytes - at : PIECE_BYTES;
         for (int i = 0; i < 2; i++) fw_hash_update(&k->hash[i], m.data + at, n);
         fw_file_unmap_pages(&m, at, n);
+        status = fw_dataset_check_stop(stop);
     }
     fw_file_unmap(&m);
-    return FW_OK;
+    return status;
 }
 
 /* Another build of this program may make other tokens. */
@@ -61,7 +63,7 @@ static fw_status feed_model(keying *k, const char *dir) {
         FW_TRY(fw_path_join(&path, dir, model_files[i]));
         fw_status status = FW_OK;
         feed_i64(k, fw_file_exists(path));
-        if (fw_file_exists(path)) status = feed_file(k, path);
+        if (fw_file_exists(path)) status = feed_file(k, path, NULL);
         fw_free(path);
         FW_TRY(status);
     }
@@ -77,8 +79,7 @@ fw_status fw_cache_find_key(fw_cache_key *out, const fw_sources *sources, const 
     }
     feed_program(&k);
     const int64_t numbers[] = {
-        o->max_length,    o->truncation,        o->vocab_size, o->reader.shape, o->reader.rows.text_unit,
-        o->allow_dropped, sources->max_samples, o->allow_empty};
+        o->max_length, o->truncation, o->vocab_size, o->reader.shape, o->reader.rows.text_unit, sources->max_samples};
     feed(&k, numbers, sizeof numbers);
     feed(&k, &o->labels, sizeof o->labels);
     feed_i64(&k, chat != NULL ? (int64_t)chat->settings_hash : 0);
@@ -89,7 +90,7 @@ fw_status fw_cache_find_key(fw_cache_key *out, const fw_sources *sources, const 
         feed_i64(&k, sources->set[s].last - sources->set[s].first);
         for (int32_t i = sources->set[s].first; i < sources->set[s].last; i++) {
             feed_text(&k, sources->path[i]); /* reports name it */
-            FW_TRY(feed_file(&k, sources->path[i]));
+            FW_TRY(feed_file(&k, sources->path[i], o->stop));
         }
     }
     for (int i = 0; i < 2; i++) out->word[i] = fw_hash_value(&k.hash[i]);

@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/hash.h"
+#include "base/plural.h"
 #include "base/strbuf.h"
 #include "data/cache.h"
 
@@ -211,8 +212,27 @@ fw_status fw_dataset_join(fw_dataset *d, const fw_dataset *other) {
     return FW_OK;
 }
 
+/* Of several sets each has to give something: one that gives nothing is a wrong path or a wrong file. */
+static fw_status check_sets(const fw_dataset *d) {
+    for (int32_t i = 0; i < d->source_n;) {
+        const fw_dataset_source *first = &d->source[i];
+        int64_t row_n = 0, used_n = 0;
+        for (; i < d->source_n && d->source[i].set == first->set; i++) {
+            row_n += d->source[i].row_n;
+            used_n += d->source[i].used_n;
+        }
+        if (used_n == 0)
+            return fw_fail(FW_ERR_INPUT,
+                           "the data set that begins with %s has nothing to learn in its %lld row%s; mend it, or take "
+                           "it off the list",
+                           first->path, (long long)row_n, fw_plural(row_n));
+    }
+    return FW_OK;
+}
+
 fw_status fw_dataset_check_targets(const fw_dataset *d) {
-    if (d->sample_n > 0) return FW_OK;
+    while (d->base != NULL) d = d->base; /* the rows of the files */
+    if (d->sample_n > 0) return check_sets(d);
     if (d->stats.conversation_n == 0)
         return fw_fail(FW_ERR_INPUT, "%s: there are no rows; at least one conversation is needed", d->name);
     fw_strbuf reasons = {0};
@@ -231,11 +251,17 @@ done:
     return status;
 }
 
+fw_status fw_dataset_check_stop(int (*stop)(void)) {
+    if (stop == NULL || !stop()) return FW_OK;
+    return fw_fail(FW_ERR_INTERRUPTED, "interrupted while the conversations were read; nothing has been trained yet");
+}
+
 void fw_dataset_forget_borrowed(fw_dataset *d) {
     d->options.threads = NULL;
     d->options.reader.rows.text_field = NULL;
     d->options.progress = NULL;
     d->options.progress_context = NULL;
+    d->options.stop = NULL;
 }
 
 fw_status fw_dataset_finish(fw_dataset *d) {

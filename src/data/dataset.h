@@ -34,6 +34,7 @@ typedef struct fw_dataset_options {
     int allow_empty;          /* a set without a target is no error: for reports */
     void (*progress)(void *context, int64_t done_n, int64_t all_n); /* rows read; NULL: nobody asks */
     void *progress_context;
+    int (*stop)(void); /* asked now and then: not 0 ends the load with FW_ERR_INTERRUPTED; NULL: nobody does */
 } fw_dataset_options;
 
 typedef struct fw_dataset_stats {
@@ -127,7 +128,9 @@ void fw_dataset_forget_borrowed(fw_dataset *d);
 /* Fill the empty dataset d from all sources, and finish it. */
 fw_status fw_dataset_fill(fw_dataset *d, const fw_sources *sources, const fw_tokenizer *tokenizer,
                           const fw_chat_template *chat, const fw_dataset_options *options);
-/* fw_dataset_finish's question: is there anything to learn? Errors: FW_ERR_INPUT, with the reasons. */
+/* FW_ERR_INTERRUPTED when `stop` says so. */
+fw_status fw_dataset_check_stop(int (*stop)(void));
+/* fw_dataset_finish's question: is there anything to learn, of each set? Errors: FW_ERR_INPUT, with the reasons. */
 fw_status fw_dataset_check_targets(const fw_dataset *d);
 
 /* How many samples have more than n tokens. */

@@ -142,6 +142,7 @@ static fw_status load_file(load *l, fw_dataset *d, const char *path, int32_t set
     FW_TRY_OR(fw_dataset_add_source(d, path, fw_rows_format(rows), fw_reader_shape(reader), set), done);
     for (l->first = 0; l->first < fw_rows_n(rows); l->first = l->last) {
         l->last = piece_end(l, rows, l->first);
+        FW_TRY_OR(fw_dataset_check_stop(l->options->stop), done);
         FW_TRY_OR(load_piece(l, d), done);
         FW_TRY_OR(check_spent(l, d), done);
         fw_rows_pass(rows, l->last);
@@ -160,6 +161,7 @@ static fw_status load_sets(load *l, fw_dataset *d, const fw_sources *sources) {
         int64_t left_n = sources->max_samples;
         for (int32_t i = sources->set[s].first; i < sources->set[s].last; i++) {
             if (sources->max_samples > 0 && left_n == 0) break;
+            FW_TRY(fw_dataset_check_stop(l->options->stop));
             FW_TRY(load_file(l, d, sources->path[i], s, &left_n));
         }
     }

@@ -51,11 +51,28 @@ int fw_format_is_data_name(const char *name) {
 
 static int is_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 
+int fw_format_is_blank(const char *text, size_t text_bytes) {
+    while (text_bytes > 0 && is_space(*text)) text++, text_bytes--;
+    return text_bytes == 0;
+}
+
 static fw_status refuse_file(const char *name, const char *what) {
     return fw_fail(FW_ERR_INPUT, "%s is %s, which is not read; %s", name, what, WANTED);
 }
 
-fw_status fw_format_find(fw_format *out, size_t *start, const char *name, const char *text, size_t text_bytes) {
+static int format_of_name(fw_format *out, const char *bare) {
+    for (int i = 0; i < EXTENSION_N; i++) {
+        if (!fw_format_has_extension(bare, extensions[i].extension)) continue;
+        *out = extensions[i].format;
+        return 1;
+    }
+    return 0;
+}
+
+fw_status fw_format_find(fw_format *out, size_t *start, const char *name, const char *bare, const char *text,
+                         size_t text_bytes) {
+    fw_format named = FW_FORMAT_N;
+    const int is_named = format_of_name(&named, bare);
     *start = 0;
     if (text_bytes >= 4 && memcmp(text, "PAR1", 4) == 0) {
         *out = FW_FORMAT_PARQUET;
@@ -67,16 +84,15 @@ fw_status fw_format_find(fw_format *out, size_t *start, const char *name, const 
     *start = text_bytes >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
     size_t first = *start;
     while (first < text_bytes && is_space(text[first])) first++;
-    if (first == text_bytes) return fw_fail(FW_ERR_INPUT, "%s is empty; %s", name, WANTED);
-    for (int i = 0; i < EXTENSION_N; i++)
-        if ((extensions[i].format == FW_FORMAT_CSV || extensions[i].format == FW_FORMAT_TEXT) &&
-            fw_format_has_extension(name, extensions[i].extension)) {
-            *out = extensions[i].format;
-            return FW_OK;
-        }
-    if (fw_format_has_extension(name, ".yaml") || fw_format_has_extension(name, ".yml"))
+    if (first == text_bytes && !is_named) return fw_fail(FW_ERR_INPUT, "%s is empty; %s", name, WANTED);
+    if (is_named && named != FW_FORMAT_PARQUET &&
+        (first == text_bytes || named == FW_FORMAT_CSV || named == FW_FORMAT_TEXT)) {
+        *out = named;
+        return FW_OK;
+    }
+    if (fw_format_has_extension(bare, ".yaml") || fw_format_has_extension(bare, ".yml"))
         return refuse_file(name, "YAML");
-    if (fw_format_has_extension(name, ".parquet"))
+    if (is_named && named == FW_FORMAT_PARQUET)
         return fw_fail(FW_ERR_INPUT, "%s does not begin with PAR1: it is no Parquet file, or a broken one", name);
     if (text[first] != '[' && text[first] != '{')
         return fw_fail(FW_ERR_INPUT, "%s begins with byte 0x%02x, which is neither { nor [; %s", name,

@@ -32,11 +32,14 @@ typedef struct fw_records {
     int cut_off; /* JSONL whose last line has no newline */
 } fw_records;
 
-/* The format of a file from its name (without .gz and .zst) and its first bytes; *start is where its text begins, after
- * a byte order mark. Errors: FW_ERR_INPUT (empty, or a format that is not read, by name). */
-fw_status fw_format_find(fw_format *out, size_t *start, const char *name, const char *text, size_t text_bytes);
+/* The format of a file from its name without .gz and .zst (bare) and its first bytes; *start is where its text begins,
+ * after a byte order mark. name: for messages. Errors: FW_ERR_INPUT (empty under a name that tells nothing, or a format
+ * that is not read, by name). */
+fw_status fw_format_find(fw_format *out, size_t *start, const char *name, const char *bare, const char *text,
+                         size_t text_bytes);
 /* Does a file of this name hold conversations? What a folder is searched for. */
 int fw_format_is_data_name(const char *name);
+int fw_format_is_blank(const char *text, size_t text_bytes);
 int fw_format_has_extension(const char *name, const char *extension);
 
 /* List the records of text[start..]; blank lines are left out. The caller frees out->record.

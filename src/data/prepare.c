@@ -33,7 +33,8 @@ fw_dataset_options fw_data_options(const fw_prepare *p) {
         .reader = {.shape = (fw_shape)o->dataset_format,
                    .rows = {.text_field = o->dataset_text_field, .text_unit = (fw_text_unit)o->sample_by}},
         .allow_dropped = o->allow_dropped || p->for_report,
-        .allow_empty = p->for_report};
+        .allow_empty = p->for_report,
+        .stop = p->stop};
 }
 
 static fw_status weigh(fw_dataset **d, const fw_sources *sources, uint64_t seed) {
@@ -51,7 +52,8 @@ fw_status fw_data_prepare(fw_dataset **out, fw_dataset **held_out, const fw_prep
     const fw_cache_options cache = {.dir = o->dataset_cache_dir,
                                     .limit_bytes = o->dataset_cache_size,
                                     .model_dir = o->model_name_or_path,
-                                    .machine_thread_n = p->machine_thread_n};
+                                    .machine_thread_n = p->machine_thread_n,
+                                    .told = p->told};
     uint64_t said_ns = fw_host_now_ns();
     fw_dataset_options options = fw_data_options(p);
     options.progress = say_progress;

@@ -13,6 +13,8 @@ typedef struct fw_prepare {
     int64_t vocab_size;   /* 0: not checked */
     fw_threads *threads;  /* borrowed; NULL: one */
     int machine_thread_n; /* 0: as many as threads has */
+    fw_cache_told *told;  /* data/cache.h */
+    int (*stop)(void);    /* data/dataset.h */
     int all_tokens;       /* learn every token */
     int for_report;       /* rows that cannot be read are counted, a set without targets is none: nothing is an error */
 } fw_prepare;

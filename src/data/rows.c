@@ -18,7 +18,8 @@ static fw_status bare_name(char **out, const char *path, fw_compression compress
 
 static fw_status split(fw_rows *r, const char *bare) {
     size_t start;
-    FW_TRY(fw_format_find(&r->format, &start, bare, r->text, r->text_bytes));
+    FW_TRY(fw_format_find(&r->format, &start, r->name, bare, r->text, r->text_bytes));
+    if (fw_format_is_blank(r->text + start, r->text_bytes - start)) return FW_OK; /* a shard without rows */
     switch (r->format) {
     case FW_FORMAT_JSONL: return fw_split_lines(&r->records, r->text, start, r->text_bytes);
     case FW_FORMAT_JSON: return fw_split_array(&r->records, r->name, r->text, start, r->text_bytes);
@@ -43,9 +44,6 @@ static fw_status open_text(fw_rows *r, const fw_rows_options *options) {
         r->text_bytes = r->unpacked.bytes;
     }
     FW_TRY_OR(split(r, bare), done);
-    if (fw_rows_n(r) == 0 && r->format != FW_FORMAT_PARQUET) /* programs write shards without rows */
-        status = fw_fail(FW_ERR_INPUT, "%s: %s; at least one conversation is needed", r->name,
-                         r->format == FW_FORMAT_JSON ? "the array is empty" : "there are no rows");
 done:
     fw_free(bare);
     return status;

@@ -5,6 +5,16 @@
 
 #include <string.h>
 
+/* Does an object begin on this line and end on a later one? Programs that print JSON for people write such files. */
+static int goes_on(const fw_rows *r, const fw_record *record) {
+    json_error_t error;
+    const size_t left = r->text_bytes - record->offset;
+    if (record != r->records.record || r->text[record->offset] != '{') return 0; /* said of the first row only */
+    json_t *whole = json_loadb(r->text + record->offset, left, JSON_DISABLE_EOF_CHECK, &error);
+    json_decref(whole);
+    return whole != NULL;
+}
+
 fw_status fw_json_read_row(const fw_rows *r, const fw_record *record, json_t **row, fw_row_place *place) {
     fw_status status =
         fw_json_parse_at(row, r->text + record->offset, record->bytes, r->name, record->line, record->column);
@@ -16,6 +26,11 @@ fw_status fw_json_read_row(const fw_rows *r, const fw_record *record, json_t **r
     message[sizeof message - 1] = 0;
     if (record + 1 == r->records.record + r->records.n && r->records.cut_off)
         return fw_fail(FW_ERR_INPUT, "%s; this last line has no newline: is the file cut off?", message);
+    if (goes_on(r, record))
+        return fw_fail(FW_ERR_INPUT,
+                       "%s; this object goes on over the next lines, but every line must hold one whole conversation: "
+                       "\"jq -c . FILE > FILE.jsonl\" writes it so, or put [ and ] around a list of objects",
+                       message);
     return fw_fail(FW_ERR_INPUT, "%s; every line must hold one whole conversation", message);
 }
 

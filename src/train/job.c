@@ -9,6 +9,7 @@
 #include "model/wrap_class.h"
 #include "plan/job_input.h"
 #include "shard/rank_memory.h"
+#include "train/interrupt.h"
 
 /* MEETING_S: ranks wait that long for each other at the start, or ddp_timeout when it is shorter. */
 enum { MEETING_S = 60, CPU_CAP = 4096 };
@@ -215,8 +216,8 @@ static void warn_of_length(const fw_job *job, const fw_dataset *d) {
                    (long long)d->stats.longest_n, (long long)made_for_n, longer_n == 1 ? "it" : "them");
 }
 
-static fw_status load_dataset(fw_job *job, const fw_options *o, const char *name, bool all_tokens, fw_dataset **out,
-                              fw_dataset **held_out) {
+static fw_status load_dataset(fw_job *job, const fw_options *o, const char *name, bool all_tokens, fw_cache_told *told,
+                              fw_dataset **out, fw_dataset **held_out) {
     const fw_prepare p = {.options = o,
                           .name = name,
                           .tokenizer = job->tokenizer,
@@ -224,6 +225,8 @@ static fw_status load_dataset(fw_job *job, const fw_options *o, const char *name
                           .vocab_size = job->model.config.V,
                           .threads = job->threads,
                           .machine_thread_n = o->num_threads > 0 ? 0 : job->machine_cpu_n,
+                          .told = told,
+                          .stop = fw_interrupt_requested,
                           .all_tokens = all_tokens};
     fw_comm_host_work_begin(job->comm, "reading the conversations");
     fw_status status = fw_data_prepare(out, held_out, &p);
@@ -231,13 +234,24 @@ static fw_status load_dataset(fw_job *job, const fw_options *o, const char *name
     return status;
 }
 
-/* The first rank of a machine tokenises on all of its cores; then the others find what it made. */
+/* The key of what the first rank of this machine has just loaded. Collective. */
+static fw_status tell_key(const fw_job *job, fw_cache_told *told) {
+    fw_cache_told all[FW_COMM_MAX_WORLD];
+    FW_TRY(fw_comm_exchange(job->comm, all, told, sizeof *told));
+    const int first = fw_comm_rank(job->comm) - job->local_rank; /* where ranks of a machine are neighbours */
+    if (job->local_rank != 0 && first >= 0) *told = all[first];
+    return FW_OK;
+}
+
+/* The first rank of a machine reads the files and tokenises on all of its cores; then the others find what it made. */
 fw_status fw_job_load_dataset(fw_job *job, const fw_options *o, const char *name, bool all_tokens, fw_dataset **out,
                               fw_dataset **held_out) {
     fw_status status = FW_OK;
-    if (job->local_rank == 0) status = load_dataset(job, o, name, all_tokens, out, held_out);
+    fw_cache_told told = {0};
+    if (job->local_rank == 0) status = load_dataset(job, o, name, all_tokens, &told, out, held_out);
     FW_TRY(fw_comm_agree(job->comm, status));
-    if (job->local_rank != 0) status = load_dataset(job, o, name, all_tokens, out, held_out);
+    FW_TRY(tell_key(job, &told));
+    if (job->local_rank != 0) status = load_dataset(job, o, name, all_tokens, &told, out, held_out);
     FW_TRY(fw_comm_agree(job->comm, status));
     warn_of_length(job, *out);
     return FW_OK;

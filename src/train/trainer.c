@@ -429,7 +429,8 @@ fw_status fw_train_run(const fw_options *options, const fw_train_hooks *hooks, b
     if (status == FW_OK) {
         status = loop(t, first_step);
         if (status == FW_OK || status == FW_ERR_INTERRUPTED) status = finish(t, status);
-    }
+    } else if (status == FW_ERR_INTERRUPTED && fw_comm_rank(t->job.comm) == 0)
+        fw_log_info("%s", fw_trail_message());
     if (status != FW_OK && status != FW_ERR_INTERRUPTED) fw_comm_abort(t->job.comm, status);
     if (t->tracing) fw_run_trace_abandon(t->job.comm, t->o->trace); /* a finished trace stays */
     if (reports != NULL) *reports = fw_comm_reports_failure(t->job.comm);

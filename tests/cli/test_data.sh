@@ -107,6 +107,15 @@ cp "$FW_SOURCE_DIR/tests/data/parquet/no_rows.parquet" "$folder/shards/a.parquet
 cp "$data/t.parquet" "$folder/shards/b.parquet"
 expect 0 "a.parquet: Parquet, " data check "$folder/shards" --model "$model"
 has "20 used, 0 left out"
+: >"$folder/shards/c.jsonl"
+printf '[]\n' >"$folder/shards/d.json"
+printf '\n\n' | gzip >"$folder/shards/e.csv.gz"
+expect 0 "e.csv.gz: CSV, shape unknown, 0 rows, 0 used" data check "$folder/shards" --model "$model"
+expect 3 "c.jsonl: there are no rows; at least one conversation is needed" data check "$folder/shards/c.jsonl" --model "$model"
+
+# of several sets each has to give something
+expect 3 "the data set that begins with $folder/shards/d.json has nothing to learn in its 0 rows" \
+  data check "$data/plain.txt" "$folder/shards/d.json" --model "$model"
 
 printf 'text,text\na,b\n' >"$folder/twice.csv"
 expect 3 "twice.csv: two columns are called text" data check "$folder/twice.csv" --model "$model"

@@ -115,6 +115,7 @@ static void find_file(const lab *l, char path[256]) {
 static size_t files_n(const lab *l) {
     char **names;
     size_t n;
+    if (!fw_dir_exists(l->cache_dir)) return 0;
     assert_int_equal(fw_dir_list(&names, &n, l->cache_dir), FW_OK);
     fw_dir_list_free(names, n);
     return n;
@@ -161,6 +162,83 @@ static void test_key(void **state) {
     l->cache.limit_bytes = 0; /* no cache */
     fw_dataset_destroy(load(l, 0));
     fw_dataset_destroy(load(l, 0));
+}
+
+/* What a report made serves a run: the key is the same. A run that takes no fault finds the first one there. */
+static void test_report_first(void **state) {
+    lab *l = *state;
+    const char *rows =
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":\"b\"}]}\n";
+    fw_dataset *d, *made;
+    char text[1024];
+    write_talk(l, 5, 7);
+    l->options.allow_dropped = l->options.allow_empty = 1;
+    made = load(l, 0);
+    l->options.allow_dropped = l->options.allow_empty = 0;
+    d = load(l, 1);
+    expect_same(made, d);
+    fw_dataset_destroy(d);
+    fw_dataset_destroy(made);
+
+    snprintf(text, sizeof text, "%s{\"messages\":[]}\n{\"messages\":[1]}\n", rows);
+    assert_int_equal(fw_file_write(l->data, text, strlen(text)), FW_OK);
+    l->options.allow_dropped = 1;
+    fw_dataset_destroy(load(l, 0));
+    l->options.allow_dropped = 0;
+    assert_int_equal(load_cached(&d, l), FW_ERR_INPUT);
+    assert_non_null(strstr(fw_trail_message(), "talk.jsonl:2: \"messages\" is empty"));
+    l->options.allow_dropped = 1;
+    fw_dataset_destroy(load(l, 1));
+
+    assert_int_equal(fw_file_write(l->data, "{\"messages\":[]}\n", 16), FW_OK);
+    l->options.allow_empty = 1;
+    fw_dataset_destroy(load(l, 0));
+    l->options.allow_empty = 0;
+    assert_int_equal(load_cached(&d, l), FW_ERR_INPUT);
+    assert_non_null(strstr(fw_trail_message(), "has a token to learn"));
+}
+
+/* Who is told the key reads no file: one rank of a machine does. What is told and gone is looked for as always. */
+static void test_told(void **state) {
+    lab *l = *state;
+    fw_cache_told told = {0};
+    fw_dataset *first, *d;
+    char path[256];
+    write_talk(l, 5, 7);
+    l->cache.told = &told;
+    first = load(l, 0);
+    assert_true(told.is_known);
+    write_talk(l, 6, 8);
+    d = load(l, 1);
+    expect_same(first, d);
+    fw_dataset_destroy(d);
+    find_file(l, path);
+    unlink(path);
+    d = load(l, 0);
+    assert_int_equal(d->sample_n, 6);
+    fw_dataset_destroy(d);
+    fw_dataset_destroy(first);
+}
+
+static int stop_n, stop_at;
+static int stop_then(void) { return ++stop_n == stop_at; }
+
+/* A wish to stop ends the load wherever it is noticed, leaves nothing behind, and the next try is good. */
+static void test_stopped(void **state) {
+    lab *l = *state;
+    fw_dataset *d;
+    write_talk(l, 20, 7);
+    l->options.stop = stop_then;
+    for (stop_at = 1;; stop_at++) {
+        stop_n = 0;
+        fw_status status = load_cached(&d, l);
+        if (status == FW_OK) break;
+        assert_int_equal(status, FW_ERR_INTERRUPTED);
+        assert_int_equal(files_n(l), 0);
+        assert_true(stop_at < 100);
+    }
+    assert_true(stop_at > 2); /* while it hashes, and while it tokenises */
+    fw_dataset_destroy(d);
 }
 
 static void count_warning(fw_log_level level, const char *line, void *context) {
@@ -357,8 +435,9 @@ static void test_weights(void **state) {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_same_tokens), TEST(test_key),    TEST(test_damage), TEST(test_many_at_once),
-        TEST(test_limit),       TEST(test_faults), TEST(test_split),  TEST(test_weights),
+        TEST(test_same_tokens), TEST(test_key),    TEST(test_report_first), TEST(test_told),
+        TEST(test_stopped),     TEST(test_damage), TEST(test_many_at_once), TEST(test_limit),
+        TEST(test_faults),      TEST(test_split),  TEST(test_weights),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -217,6 +217,23 @@ static void test_no_rows(void **state) {
     expect_table("no_rows", "no_rows");
 }
 
+/* Which of two columns of one name is meant, nobody knows. */
+static void test_twins(void **state) {
+    (void)state;
+    static const char *const files[][2] = {{"two_columns", "two columns are called text"},
+                                           {"two_fields", "two fields of a column are called role"}};
+    for (int i = 0; i < 2; i++) {
+        fw_strbuf bytes = {0};
+        fw_parquet *p;
+        char path[512];
+        snprintf(path, sizeof path, FW_TEST_DATA "/parquet/%s.parquet", files[i][0]);
+        assert_int_equal(fw_file_read(&bytes, path, 1 << 20), FW_OK);
+        assert_int_equal(fw_parquet_open(&p, "t.parquet", bytes.data, bytes.len_bytes, "text"), FW_ERR_INPUT);
+        assert_non_null(strstr(fw_trail_message(), files[i][1]));
+        fw_strbuf_fini(&bytes);
+    }
+}
+
 static void test_unread_encoding(void **state) {
     (void)state;
     table t = load("byte_stream_split", "byte_stream_split");
@@ -262,7 +279,8 @@ int main(void) {
         cmocka_unit_test(test_cut_off),         cmocka_unit_test(test_changed_bytes),
         cmocka_unit_test(test_lying_footers),   cmocka_unit_test(test_names),
         cmocka_unit_test(test_refused_row),     cmocka_unit_test(test_no_rows),
-        cmocka_unit_test(test_unread_encoding), cmocka_unit_test(test_allocations),
+        cmocka_unit_test(test_unread_encoding), cmocka_unit_test(test_twins),
+        cmocka_unit_test(test_allocations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -147,9 +147,41 @@ static void test_places(void **state) {
     refused("[" TALK("a", "b") "] x", "t.jsonl:1:");
     refused("[" TALK("a", "b") "}", "t.jsonl:1:");
     refused("[\"", "t.jsonl:1:");
-    refused("[]", "empty");
-    refused("", "empty");
-    refused("\xef\xbb\xbf \r\n\n", "empty");
+}
+
+/* An object over several lines, as programs print it for people: said with what to do. */
+static void test_goes_on(void **state) {
+    (void)state;
+    const char *hint = "goes on over the next lines, but every line must hold one whole conversation";
+    refused("{\n  \"messages\": [\n" TURN("user", "a") ",\n" TURN("assistant", "b") "]\n}\n", hint);
+    refused("\n{\n\"messages\": []}\n{\n\"messages\": []}\n", hint); /* one behind the other */
+    refused_named("t.json", "{\n\"messages\": []}\n", 19, "put [ and ] around");
+    const char *broken = "{\n\"messages\": [}\n" TALK("a", "b") "\n";
+    fw_reader *r = open_text(broken, strlen(broken));
+    fw_conversation c;
+    assert_int_equal(get(r, 0, &c), FW_ERR_INPUT);
+    assert_null(strstr(fw_trail_message(), hint));
+    fw_reader_close(r);
+}
+
+/* Shards without rows are no error: a set without any is one. */
+static void test_no_rows(void **state) {
+    (void)state;
+    static const char *const files[][2] = {{"t.jsonl", ""},     {"t.jsonl", "\xef\xbb\xbf \r\n\n"},
+                                           {"t.json", "[]"},    {"t.json", " [ ]\n"},
+                                           {"t.json", "\n"},    {"t.csv", ""},
+                                           {"t.csv", "text\n"}, {"t.txt", "\n\n"},
+                                           {"t.md", ""}};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        fw_reader *r;
+        if (fw_reader_open_memory(&r, files[i][0], files[i][1], strlen(files[i][1]), NULL) != FW_OK)
+            fail_msg("%s", fw_trail_message());
+        assert_int_equal(fw_reader_n(r), 0);
+        fw_reader_close(r);
+    }
+    refused_file("t", "", 0, "t is empty");
+    refused_file("t.parquet", "", 0, "does not begin with PAR1");
+    refused_named("t.csv", "a,b\n", 4, "the first line of a table must name its columns");
 }
 
 static void test_depth(void **state) {
@@ -245,6 +277,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lines),     cmocka_unit_test(test_array),
         cmocka_unit_test(test_long_line), cmocka_unit_test(test_places),
+        cmocka_unit_test(test_goes_on),   cmocka_unit_test(test_no_rows),
         cmocka_unit_test(test_depth),     cmocka_unit_test(test_zero_byte_and_roles),
         cmocka_unit_test(test_forms),     cmocka_unit_test(test_other_formats),
         cmocka_unit_test(test_file),      cmocka_unit_test(test_allocations),

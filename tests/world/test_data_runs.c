@@ -12,6 +12,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -99,6 +100,28 @@ static void test_waiting_is_no_timeout(void **state) {
     expect_same_losses("first", "waited");
 }
 
+/* A signal is noticed while conversations are read, also while another process is waited for. */
+static void test_interrupted(void **state) {
+    (void)state;
+    char path[1024], lock[1100];
+    fw_test_run_train("first", 0, cached("--num_processes 2 --max_steps 2"));
+    assert_int_equal(cache_file(path), 1);
+    unlink(path);
+    snprintf(lock, sizeof lock, "%s.lock", path);
+    int fd = open(lock, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+    assert_int_equal(flock(fd, LOCK_EX), 0);
+    fw_test_run_args a;
+    fw_test_command c;
+    fw_test_run_make_args(&a, "interrupted", cached("--num_processes 2 --max_steps 2"));
+    assert_int_equal(fw_test_command_start(&c, a.argv, NULL), 0);
+    wait_for_words(&c, "another process tokenises the same conversations");
+    assert_int_equal(kill(c.pid, SIGINT), 0);
+    if (fw_test_command_finish(&c, 120) != 130) fail_msg("%s", fw_strbuf_text(&c.err));
+    assert_non_null(strstr(fw_strbuf_text(&c.err), "interrupted while the conversations were read"));
+    fw_test_command_fini(&c);
+    close(fd);
+}
+
 #define TALK "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":\"b\"}]}\n"
 
 static void write_rows(char path[FW_TEST_PATH_BYTES + 32], const char *name, const char *text) {
@@ -170,6 +193,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_once_for_all, set_up, fw_test_run_teardown),
         cmocka_unit_test_setup_teardown(test_waiting_is_no_timeout, set_up, fw_test_run_teardown),
+        cmocka_unit_test_setup_teardown(test_interrupted, set_up, fw_test_run_teardown),
         cmocka_unit_test_setup_teardown(test_dropped, set_up, fw_test_run_teardown),
         cmocka_unit_test_setup_teardown(test_held_out, set_up, fw_test_run_teardown),
         cmocka_unit_test_setup_teardown(test_options, set_up, fw_test_run_teardown),

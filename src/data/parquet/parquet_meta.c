@@ -5,6 +5,7 @@
 #include "data/parquet/thrift.h"
 #include "data/shape.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* ENTRIES_PER_BYTE: a run may say millions of nulls in a few bytes, but a table that holds text has more bytes than
@@ -91,6 +92,25 @@ static fw_status read_groups(fw_parquet *p, fw_thrift *t, fw_thrift_type type) {
 static const char *const type_names[] = {"BOOLEAN", "INT32",  "INT64",      "INT96",
                                          "FLOAT",   "DOUBLE", "BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY"};
 
+static int compare_names(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+/* Two fields of one name in a struct: which of them is meant? Only those that are read count. */
+static fw_status refuse_twins(const fw_parquet *p, int parent) {
+    const char **names;
+    size_t n = 0;
+    fw_status status = FW_OK;
+    FW_TRY(FW_NEW_ARRAY(names, (size_t)p->node[parent].child_n));
+    for (int i = parent + 1; i < p->node[parent].end; i = p->node[i].end)
+        if (p->wanted[i]) names[n++] = p->node[i].name;
+    if (n > 1) qsort(names, n, sizeof *names, compare_names);
+    for (size_t i = 1; i < n && status == FW_OK; i++)
+        if (strcmp(names[i - 1], names[i]) == 0)
+            status = fw_fail(FW_ERR_INPUT, "%s: two %s are called %.100s; rename or remove one", p->name,
+                             parent == 0 ? "columns" : "fields of a column", names[i]);
+    fw_free(names);
+    return status;
+}
+
 /* Mark the columns that are read, and refuse what they hold that is not. */
 static fw_status choose_columns(fw_parquet *p, const char *text_field) {
     fw_strbuf names = {0};
@@ -117,6 +137,8 @@ static fw_status choose_columns(fw_parquet *p, const char *text_field) {
                     "%s has no column that is read (messages, conversations, prompt and completion, instruction and "
                     "output, text); its columns are %.400s",
                     p->name, fw_strbuf_text(&names));
+    for (int i = 0; i < p->node_n && status == FW_OK; i++)
+        if ((i == 0 || p->wanted[i]) && p->node[i].child_n > 1) status = refuse_twins(p, i);
 done:
     fw_strbuf_fini(&names);
     return status;

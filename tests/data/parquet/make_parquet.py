@@ -108,3 +108,10 @@ write("no_rows", nested.slice(0, 0), ("chat_template_kwargs",), compression="non
 # An encoding that is not read.
 write("byte_stream_split", pa.table({"messages": pa.array([1.5, 2.5])}), use_dictionary=False, compression="none",
       column_encoding={"messages": "BYTE_STREAM_SPLIT"})
+# Two columns, and two fields of a struct, of one name: refused, so there are no expected rows.
+one = pa.array(["a"])
+pq.write_table(pa.Table.from_arrays([one, one], names=["text", "text"]), here / "two_columns.parquet", compression="none",
+               use_dictionary=False)
+turn = pa.StructArray.from_arrays([one, one, one], fields=[pa.field(name, pa.string()) for name in ("role", "content", "role")])
+pq.write_table(pa.table({"messages": pa.ListArray.from_arrays([0, 1], turn)}), here / "two_fields.parquet",
+               compression="none", use_dictionary=False)
