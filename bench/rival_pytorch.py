@@ -5,7 +5,7 @@
     python3 bench/rival_pytorch.py --model DIR --data FILE.jsonl --batch 2 --length 512 --mode autocast
     torchrun --nproc-per-node 2 bench/rival_pytorch.py ...            # gloo, DistributedDataParallel
 
-A full fine-tune with AdamW and gradient checkpointing, in the plain form that people write: the model computes its
+A full fine-tune (--lora: adapters of that rank on all linear layers, by peft) with AdamW and gradient checkpointing, in the plain form that people write: the model computes its
 loss from labels, attention is the default (SDPA), the optimizer is the fastest of torch's own (fused). Modes:
 
     autocast   fp32 weights and moments, computing in bf16 by torch.autocast (what `bf16: true` of a Trainer does)
@@ -64,6 +64,7 @@ def main():
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--threads", type=int, default=2, help="of each rank")
     parser.add_argument("--learning_rate", type=float, default=1e-5)
+    parser.add_argument("--lora", type=int, default=0, help="rank of adapters on all linear layers; 0: a full fine-tune")
     parser.add_argument("--no_checkpointing", action="store_true")
     options = parser.parse_args()
     start = float(os.environ.get("FW_BENCH_START", process_start()))
@@ -84,12 +85,18 @@ def main():
     model.config.use_cache = False
     if not options.no_checkpointing:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    if options.lora:
+        from peft import LoraConfig, get_peft_model
+        model.enable_input_require_grads()  # checkpointing with a frozen embedding needs it
+        model = get_peft_model(model, LoraConfig(r=options.lora, lora_alpha=2 * options.lora, target_modules="all-linear",
+                                                 task_type="CAUSAL_LM"))
     model.train()
-    decay = [p for p in model.parameters() if p.dim() >= 2]
-    plain = [p for p in model.parameters() if p.dim() < 2]
+    trained = [p for p in model.parameters() if p.requires_grad]
+    decay = [p for p in trained if p.dim() >= 2]
+    plain = [p for p in trained if p.dim() < 2]
     optimizer = torch.optim.AdamW([{"params": decay, "weight_decay": 0.01}, {"params": plain, "weight_decay": 0.0}],
                                   lr=options.learning_rate, fused=True)
-    parameters = list(model.parameters())
+    parameters = trained
     if world > 1:
         model = torch.nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
 
@@ -125,7 +132,7 @@ def main():
         steady = step_seconds[2:] or step_seconds
         print(json.dumps({
             "program": f"torch {torch.__version__}", "mode": options.mode, "ranks": world, "threads": options.threads,
-            "batch": options.batch, "length": options.length, "checkpointing": not options.no_checkpointing,
+            "batch": options.batch, "length": options.length, "lora": options.lora, "checkpointing": not options.no_checkpointing,
             "tokens_per_s": round(totals[0].item() / statistics.median(steady), 1),
             "tokens_per_cpu_s": round(totals[0].item() / totals[2].item(), 1),
             "peak_bytes": int(totals[1].item()), "ready_s": round(ready, 2), "first_step_s": round(first_step, 2),
