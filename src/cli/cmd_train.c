@@ -4,6 +4,7 @@
 #include "cli/commands.h"
 #include "cli/ranks.h"
 #include "cli/terminal.h"
+#include "mirror/mirror.h"
 #include "train/trainer.h"
 
 #include <math.h>
@@ -146,6 +147,7 @@ static void on_step(void *context, const fw_train_report *r) {
                                  .learning_rate = r->learning_rate,
                                  .grad_norm = r->grad_norm,
                                  .tokens_per_s = r->logged ? r->mean_tokens_per_s : r->tokens_per_s};
+    snprintf(values.mirror, sizeof values.mirror, "%s", r->mirror);
     if (d->progress != NULL) fw_progress_update(d->progress, &values, r->logged);
 }
 
@@ -209,6 +211,8 @@ static void on_done(void *context, const fw_train_result *r) {
 
 fw_status fw_cli_train(const fw_options *options) {
     bool must_launch;
+    if (options->mirror != NULL)
+        FW_TRY(fw_mirror_check_options(options->mirror, options->mirror_check, options->mirror_total_limit));
     FW_TRY(fw_cli_must_launch(&must_launch, (int)options->num_processes));
     if (must_launch) return fw_cli_launch((int)options->num_processes, false);
     display d = {.options = options, .world = 1};

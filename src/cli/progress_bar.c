@@ -50,6 +50,10 @@ static void add_numbers(char *out, size_t limit, const fw_progress_values *v, do
         snprintf(part, sizeof part, "  %s left", fw_human_duration(human, left_s));
         if (!add(out, limit, part)) return;
     }
+    if (v->mirror[0] != 0) {
+        snprintf(part, sizeof part, "  %s", v->mirror);
+        if (!add(out, limit, part)) return;
+    }
     if (!isnan(v->tokens_per_s)) {
         snprintf(part, sizeof part, "  %s tokens/s", fw_human_count(human, v->tokens_per_s));
         if (!add(out, limit, part)) return;
@@ -107,6 +111,10 @@ int fw_progress_line(char *out, size_t out_bytes, const fw_progress_values *v, i
     }
     if (!isnan(left_s)) {
         snprintf(part, sizeof part, ", %s left", fw_human_duration(human, left_s));
+        add(line, sizeof line, part);
+    }
+    if (v->mirror[0] != 0) {
+        snprintf(part, sizeof part, ", %s", v->mirror);
         add(line, sizeof line, part);
     }
     snprintf(out, out_bytes, "%s", line);

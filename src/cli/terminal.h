@@ -52,6 +52,7 @@ void fw_terminal_show_bar(const char *text);
 typedef struct fw_progress_values {
     int64_t step, step_n; /* finished so far, of how many */
     double epoch, loss, learning_rate, grad_norm, tokens_per_s;
+    char mirror[32]; /* "": nothing to say */
 } fw_progress_values;
 
 typedef struct fw_progress fw_progress;

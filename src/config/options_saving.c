@@ -36,9 +36,23 @@ fw_status fw_options_read_time(double *seconds, const char *text, const char *na
                    name, text);
 }
 
+static fw_status check_mirror(const fw_options *o) {
+    static const fw_option_id without[] = {FW_OPTION_mirror_check, FW_OPTION_mirror_total_limit,
+                                           FW_OPTION_mirror_timeout};
+    double seconds;
+    if (o->mirror_timeout != NULL) FW_TRY(fw_options_read_time(&seconds, o->mirror_timeout, "mirror_timeout"));
+    if (o->mirror != NULL) return FW_OK;
+    for (size_t i = 0; i < sizeof without / sizeof without[0]; i++)
+        if (fw_options_given(o, without[i]))
+            return fw_fail(FW_ERR_OPTION, "%s is given, and no --mirror that it is for",
+                           fw_option_get(without[i])->name);
+    return FW_OK;
+}
+
 fw_status fw_options_check_saving(const fw_options *o) {
     double seconds;
     if (o->max_time != NULL) FW_TRY(fw_options_read_time(&seconds, o->max_time, "max_time"));
+    FW_TRY(check_mirror(o));
     if (!o->load_best_model_at_end) return FW_OK;
     if (o->eval_strategy == FW_WHEN_NO || o->save_strategy == FW_WHEN_NO)
         return fw_fail(FW_ERR_OPTION,

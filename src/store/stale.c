@@ -50,8 +50,8 @@ static fw_status is_ours(bool *ours, const parts *p, const char *path) {
     struct stat info;
     *ours = false;
     if (lstat(path, &info) != 0) return FW_OK;
-    if (p->hidden)
-        *ours = S_ISDIR(info.st_mode) && fw_checkpoint_step_of(p->final) >= 0;
+    if (p->hidden) /* a checkpoint, or the files of one that was being mirrored (mirror_links.h) */
+        *ours = S_ISDIR(info.st_mode) && (fw_checkpoint_step_of(p->final) >= 0 || strcmp(p->final, "mirror") == 0);
     else if (strcmp(p->final, "run.json") == 0)
         *ours = S_ISREG(info.st_mode) && !p->aside;
     else if (strcmp(p->final, "final") == 0 && S_ISDIR(info.st_mode))

@@ -7,7 +7,7 @@
 
 #include "store/run_folder.h"
 
-/* Remove the temporaries of checkpoints, of run.json and of the exported model "final" whose process is gone (or has
+/* Remove the temporaries of checkpoints and of their mirroring, of run.json and of the exported model "final" whose process is gone (or has
  * the number that is ours now: in a container, numbers come again). Only what has such a name and is of the right
  * kind, a folder "final.tmp-PID" only when every file in it is one that an export writes; something moved aside only
  * when the name it had is taken again. Nothing when the lock is not really held. What cannot be removed is warned of.

@@ -5,8 +5,10 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/trace.h"
+#include "config/options_saving.h"
 #include "store/export.h"
 #include "store/stale.h"
+#include "train/resume_source.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -68,10 +70,8 @@ static fw_status check_space(const fw_run_state *s) {
     return FW_OK;
 }
 
-static bool takes_newest(const fw_options *o) { return strcmp(o->resume_from_checkpoint, "auto") == 0; }
-
 /* Rank 0: the folder is ours. */
-static fw_status claim_folder(fw_run_state *s) {
+static fw_status claim_folder(fw_run_state *s, const fw_resume_source *from) {
     const fw_options *o = s->options;
     const char *resume = o->resume_from_checkpoint;
     char *final = NULL;
@@ -86,23 +86,15 @@ static fw_status claim_folder(fw_run_state *s) {
     /* Before anything is written or removed. The folder is there: the trace may be in it. */
     FW_TRY_OR(fw_export_check_target(final, s->job->model_dir), done);
     if (o->trace != NULL) FW_TRY_OR(fw_trace_file_check(o->trace), done);
+    if (o->mirror != NULL) FW_TRY_OR(fw_mirror_check_place(o->mirror, o->output_dir, s->identity), done);
     /* What fails from here on must not leave a folder that counts as a run. Overwriting makes room first. */
-    if (mode == FW_RUN_RESUME && !takes_newest(o))
-        FW_TRY_OR(fw_checkpoint_verify_with(NULL, resume, FW_CHECKPOINT_SMALL_FILES), done);
+    FW_TRY_OR(fw_resume_source_check(from), done);
     if (mode != FW_RUN_OVERWRITE) FW_TRY_OR(check_space(s), done);
     FW_TRY_OR(fw_run_begin(o->output_dir, s->identity, mode), done);
     if (mode == FW_RUN_OVERWRITE) FW_TRY_OR(check_space(s), done);
 done:
     fw_free(final);
     return status;
-}
-
-/* Rank 0: *checkpoint is what to go on from, of a step before `before_step` (NULL: nothing). */
-static fw_status find_checkpoint(const fw_run_state *s, int64_t before_step, char **checkpoint) {
-    const fw_options *o = s->options;
-    if (o->overwrite_output_dir || strcmp(o->resume_from_checkpoint, "never") == 0) return FW_OK;
-    if (!takes_newest(o)) return fw_strdup(checkpoint, o->resume_from_checkpoint);
-    return fw_checkpoint_newest(checkpoint, o->output_dir, before_step, o->resume_strict);
 }
 
 typedef struct saved_array {
@@ -129,8 +121,9 @@ static fw_status load(fw_run_state *s, fw_checkpoint_files *files, int array_n) 
 
 /* What says how or where to run rather than what: a change of it is no news. */
 static bool is_of_this_start(const char *name) {
-    static const char *const names[] = {"recipe",       "output_dir", "overwrite_output_dir", "resume_from_checkpoint",
-                                        "disable_tqdm", "trace",      "resume_strict"};
+    static const char *const names[] = {
+        "recipe",        "output_dir", "overwrite_output_dir", "resume_from_checkpoint", "disable_tqdm",  "trace",
+        "resume_strict", "mirror",     "mirror_check",         "mirror_total_limit",     "mirror_timeout"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(name, names[i]) == 0) return true;
     return false;
@@ -209,16 +202,16 @@ static fw_status take_copy(fw_run_state *s) {
                                 fw_comm_world(s->job->comm), s->job->cpu_first, s->job->cpu_n);
 }
 
-/* All ranks learn what to go on from; path[0] == 0: nothing. before_step INT64_MAX: this is the first time. Collective. */
-static fw_status choose(fw_run_state *s, int64_t before_step, char path[FW_COMM_EXCHANGE_BYTES]) {
+/* All ranks learn what to go on from; path[0] == 0: nothing. Collective. */
+static fw_status choose(fw_run_state *s, fw_resume_source *from, bool first, char path[FW_COMM_EXCHANGE_BYTES]) {
     fw_comm *comm = s->job->comm;
     fw_status status = FW_OK;
     memset(path, 0, FW_COMM_EXCHANGE_BYTES);
     if (is_writer(s)) {
         char *checkpoint = NULL;
         fw_comm_host_work_begin(comm, "looking for a checkpoint");
-        if (before_step == INT64_MAX) status = claim_folder(s);
-        if (status == FW_OK) status = find_checkpoint(s, before_step, &checkpoint);
+        if (first) status = claim_folder(s, from);
+        if (status == FW_OK) status = fw_resume_source_next(from, &checkpoint);
         fw_comm_host_work_end(comm);
         if (status == FW_OK && checkpoint != NULL && strlen(checkpoint) >= FW_COMM_EXCHANGE_BYTES)
             status = fw_fail(FW_ERR_OPTION, "the path of checkpoint %.64s... is longer than %d bytes", checkpoint,
@@ -232,31 +225,22 @@ static fw_status choose(fw_run_state *s, int64_t before_step, char path[FW_COMM_
     return fw_comm_wait(comm, &request);
 }
 
-/* What a damaged checkpoint means: another one is tried, or the run ends. */
-static fw_status pass_over(const fw_run_state *s, const char *path) {
-    const fw_options *o = s->options;
-    if (!takes_newest(o)) return FW_ERR_INPUT; /* with the message that is there */
-    if (o->resume_strict)
-        return fw_fail(FW_ERR_INPUT, "%s; without --resume_strict the checkpoint before it would be taken",
-                       fw_trail_message());
-    if (is_writer(s)) fw_log_warning("checkpoint %s does not count: %s", path, fw_trail_message());
-    return FW_OK;
-}
-
 fw_status fw_run_state_begin(fw_run_state *s, fw_run_place *place) {
     fw_comm *comm = s->job->comm;
     char path[FW_COMM_EXCHANGE_BYTES];
     FW_TRY(fw_comm_agree(comm, take_copy(s)));
     fw_status status = FW_OK;
     bool damaged = false;
-    for (int64_t before_step = INT64_MAX;; before_step = place->step) {
+    fw_resume_source from;
+    fw_resume_source_init(&from, s->options);
+    for (bool first = true;; first = false) {
         const bool spoilt = damaged;
-        FW_TRY(choose(s, before_step, path));
+        FW_TRY(choose(s, &from, first, path));
         *place = (fw_run_place){0};
         if (path[0] == 0) return start_fresh(s, spoilt);
         status = resume(s, path, place, &damaged);
         if (!damaged) break;
-        FW_TRY(pass_over(s, path));
+        FW_TRY(fw_comm_agree(comm, is_writer(s) ? fw_resume_source_pass_over(&from, path, place->step) : FW_OK));
     }
     FW_TRY(status);
     /* Later checkpoints are of a course that is given up now: they must not count as the newest again. */
@@ -325,17 +309,45 @@ fw_status fw_run_state_export(fw_run_state *s, char **path) {
         fw_comm_host_work_begin(s->job->comm, "writing the model");
         status = write_model(s, *path);
         fw_comm_host_work_end(s->job->comm);
+        if (status == FW_OK) fw_mirror_offer_model(s->mirror);
     } else {
         status = fw_shard_serve(s->job->shard);
     }
     return end_of_writing(s, status);
 }
 
+fw_status fw_run_state_start_mirror(fw_run_state *s, int64_t from_step) {
+    const fw_options *o = s->options;
+    fw_status status = FW_OK;
+    if (o->mirror == NULL) return FW_OK;
+    if (is_writer(s)) {
+        fw_mirror_options m = {.to = o->mirror,
+                               .check = o->mirror_check,
+                               .output_dir = o->output_dir,
+                               .rules = {o->mirror_total_limit, o->save_keep_every, o->load_best_model_at_end},
+                               .identity = s->identity,
+                               .from_step = from_step,
+                               .cpu_first = s->job->cpu_first,
+                               .cpu_n = s->job->cpu_n};
+        fw_comm_host_work_begin(s->job->comm, "looking at the mirror");
+        status = fw_options_read_time(&m.timeout_s, o->mirror_timeout, "mirror_timeout");
+        if (status == FW_OK) status = fw_mirror_create(&s->mirror, &m);
+        fw_comm_host_work_end(s->job->comm);
+        if (status == FW_OK && from_step > 0) fw_mirror_offer(s->mirror, from_step); /* it may lack it */
+    }
+    return fw_comm_agree(s->job->comm, status);
+}
+
+void fw_run_state_leave_folder(fw_run_state *s) {
+    fw_mirror_destroy(s->mirror);
+    s->mirror = NULL;
+    fw_output_lock_release(&s->lock);
+}
+
 void fw_run_state_end(fw_run_state *s) {
     fw_save_async_destroy(s->async);
     s->async = NULL;
     fw_checkpoint_writer_close(&s->behind.writer);
-    fw_output_lock_release(&s->lock);
     json_decref(s->identity);
     s->identity = NULL;
     fw_free(s->last_checkpoint);

@@ -2,6 +2,7 @@
 #ifndef FW_TRAIN_RUN_STATE_H
 #define FW_TRAIN_RUN_STATE_H
 
+#include "mirror/mirror.h"
 #include "store/checkpoint.h"
 #include "store/run_folder.h"
 #include "train/job.h"
@@ -26,6 +27,7 @@ typedef struct fw_run_state {
     json_t *identity;      /* rank 0: what run.json says */
     char *last_checkpoint; /* written by this run */
     int64_t last_saved_step;
+    fw_mirror *mirror;               /* rank 0, with --mirror */
     fw_save_async *async;            /* --save_async */
     struct {                         /* the save that runs behind the training */
         fw_checkpoint_writer writer; /* rank 0 */
@@ -59,6 +61,11 @@ fw_status fw_run_state_load_best(fw_run_state *s, int64_t *step, double *eval_lo
 fw_status fw_run_state_try_saving(fw_run_state *s); /* save_state.c */
 /* Write the model to OUTPUT_DIR/final; *path is its name (fw_free). Collective. */
 fw_status fw_run_state_export(fw_run_state *s, char **path);
-void fw_run_state_end(fw_run_state *s); /* takes a zeroed one with lock.fd = -1 */
+/* --mirror: from now on what is saved is copied behind the training; the checkpoint that the run goes on from first. Rank 0 has
+ * it, all agree. Errors: those of fw_mirror_create. */
+fw_status fw_run_state_start_mirror(fw_run_state *s, int64_t from_step);
+/* All but the lock and the mirror, which needs no other ranks. Takes a zeroed one with lock.fd = -1, as the next. */
+void fw_run_state_end(fw_run_state *s);
+void fw_run_state_leave_folder(fw_run_state *s);
 
 #endif

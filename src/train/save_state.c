@@ -93,10 +93,20 @@ static fw_status commit(fw_run_state *s, fw_checkpoint_writer *w, json_t *const 
     w->staged.path = NULL;
     const fw_checkpoint_rules rules = {s->options->save_total_limit, s->options->save_keep_every,
                                        s->options->load_best_model_at_end};
+    fw_mirror_offer(s->mirror, p->step);
     FW_TRY_OR(fw_checkpoint_prune(s->options->output_dir, &rules), done);
 done:
     fw_checkpoint_state_fini(&state);
     return status;
+}
+
+/* What the mirror still copies of a checkpoint that was removed must not be in the way of the next. What the disk has is
+ * looked at again where it is decided. */
+static void make_room(const fw_run_state *s) {
+    uint64_t free_bytes;
+    if (s->mirror != NULL && fw_disk_free(&free_bytes, s->options->output_dir) == FW_OK &&
+        free_bytes < fw_checkpoint_bytes(&s->job->model.table, fw_comm_world(s->job->comm)))
+        fw_mirror_let_go(s->mirror);
 }
 
 /* Rank 0 makes the folder; all learn its name. */
@@ -105,6 +115,7 @@ static fw_status begin(fw_run_state *s, fw_checkpoint_writer *w, int64_t step, c
     fw_status status = FW_OK;
     dir[0] = 0;
     if (is_writer(s)) {
+        make_room(s);
         status = fw_checkpoint_begin(w, s->options->output_dir, s->job->model_dir, &s->job->model.table, step,
                                      fw_comm_world(comm));
         if (status == FW_OK && strlen(w->staged.path_tmp) >= FW_COMM_EXCHANGE_BYTES)

@@ -240,6 +240,7 @@ static fw_status report(trainer *t, int64_t step, const fw_step_result *r, uint6
     t->window.ns += ns;
     t->window.loss += r->loss;
     t->step_loss = r->loss;
+    char mirror[FW_MIRROR_TEXT_BYTES];
     fw_train_report told = {.step = step,
                             .step_n = t->step_n,
                             .epoch = epoch_of(t, step),
@@ -248,6 +249,7 @@ static fw_status report(trainer *t, int64_t step, const fw_step_result *r, uint6
                             .grad_norm = r->grad_norm,
                             .tokens_per_s = (double)r->token_n / seconds,
                             .step_s = seconds,
+                            .mirror = fw_mirror_tell(t->state.mirror, mirror),
                             .logged = step % t->o->logging_steps == 0 || step == t->step_n};
     if (told.logged) {
         double window_s = (double)t->window.ns * 1e-9;
@@ -345,6 +347,7 @@ static fw_status prepare(trainer *t, int64_t *first_step) {
     FW_TRY(fw_run_state_begin(&t->state, &place));
     *first_step = place.step;
     if (!t->hooks->keeps_nothing) FW_TRY(fw_run_state_try_saving(&t->state));
+    if (!t->hooks->keeps_nothing) FW_TRY(fw_run_state_start_mirror(&t->state, place.step));
     fw_course_resume(&t->course, place.step, place.epoch_i, place.position);
     FW_TRY(fw_comm_agree(t->job.comm, count_steps(t)));
     fw_status status = FW_OK;
@@ -413,6 +416,31 @@ static fw_status finish(trainer *t, fw_status loop_status) {
     return loop_status != FW_OK ? loop_status : traced; /* an interrupt stays one */
 }
 
+/* The other ranks have left, or are about to: what is left to copy is rank 0's alone. A mirror that fails makes the run fail
+ * where nothing else did, since otherwise nobody would look. */
+static fw_status finish_mirror(trainer *t, fw_status status, bool *reports) {
+    if (t->state.mirror == NULL || (status != FW_OK && status != FW_ERR_INTERRUPTED)) return status;
+    double wait_s;
+    FW_TRY(fw_options_read_time(&wait_s, t->o->mirror_timeout, "mirror_timeout"));
+    if (t->deadline.limit_s > 0) { /* in time, whatever has been copied */
+        const double left_s = t->deadline.limit_s - (double)(fw_host_now_ns() - t->deadline.begin_ns) * 1e-9;
+        wait_s = fmin(wait_s, fmax(left_s, 1));
+    }
+    fw_trail trail;
+    fw_trail_copy(&trail);
+    /* After a first signal the second one ends the process; where none has come, the first is enough to leave. */
+    fw_status mirrored =
+        fw_mirror_finish(t->state.mirror, wait_s, fw_interrupt_requested() ? NULL : fw_interrupt_requested);
+    if (mirrored == FW_OK) return status;
+    if (status == FW_OK) {
+        if (reports != NULL) *reports = true;
+        return mirrored;
+    }
+    fw_log_error("%s", fw_trail_message());
+    fw_trail_restore(&trail);
+    return status;
+}
+
 fw_status fw_train_run(const fw_options *options, const fw_train_hooks *hooks, bool *reports) {
     trainer *t;
     FW_TRY(FW_NEW(t));
@@ -442,6 +470,8 @@ fw_status fw_train_run(const fw_options *options, const fw_train_hooks *hooks, b
     fw_dataset_destroy(t->dataset);
     fw_dataset_destroy(t->eval_dataset);
     fw_job_close(&t->job);
+    status = finish_mirror(t, status, reports);
+    fw_run_state_leave_folder(&t->state);
     fw_free(t);
     return status;
 }

@@ -27,6 +27,7 @@ typedef struct fw_train_report {
     double loss, learning_rate, grad_norm; /* of this step */
     double tokens_per_s;                   /* of this step, all ranks */
     double step_s;                         /* the time that it took */
+    const char *mirror;                    /* how the mirror is, for the progress line; "": nothing to say */
     bool logged;                           /* a line of metrics.jsonl was written */
     double mean_loss, mean_tokens_per_s;   /* over the steps since the last line, when logged */
 } fw_train_report;

@@ -14,7 +14,7 @@ static inline void nap(double seconds) {
 
 /* What is in folder/name so far; "" when it is not there. Returns text. */
 static inline char *read_text_in(const char *folder, const char *name, char *text, size_t text_bytes) {
-    char path[256];
+    char path[1024];
     snprintf(path, sizeof path, "%s/%s", folder, name);
     text[0] = 0;
     FILE *f = fopen(path, "re");
@@ -26,7 +26,7 @@ static inline char *read_text_in(const char *folder, const char *name, char *tex
 
 /* Until folder/name has so many bytes; 0 when a minute was not enough. */
 static inline int wait_for_in(const char *folder, const char *name, off_t bytes) {
-    char path[256];
+    char path[1024];
     struct stat s;
     snprintf(path, sizeof path, "%s/%s", folder, name);
     for (int i = 0; i < 6000; i++) {
