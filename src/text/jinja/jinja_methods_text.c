@@ -10,6 +10,7 @@
 
 METHOD(upper) { return fw_jinja_recase(j, c->self, FW_JINJA_ALL_UPPER, out); }
 METHOD(lower) { return fw_jinja_recase(j, c->self, FW_JINJA_ALL_LOWER, out); }
+METHOD(casefold) { return fw_jinja_recase(j, c->self, FW_JINJA_FOLDED, out); }
 METHOD(title) { return fw_jinja_recase(j, c->self, FW_JINJA_EACH_WORD, out); }
 METHOD(capitalize) { return fw_jinja_recase(j, c->self, FW_JINJA_FIRST_ONLY, out); }
 METHOD(swapcase) { return fw_jinja_recase(j, c->self, FW_JINJA_SWAPPED, out); }
@@ -198,9 +199,11 @@ static fw_status all_are(fw_jinja *j, const fw_jinja_call *c, bool (*is)(uint32_
     *out = fw_jinja_bool(all);
     return FW_OK;
 }
-static bool is_alnum(uint32_t code) { return fw_jinja_is_alpha(code) || fw_jinja_is_digit(code); }
+static bool is_alnum(uint32_t code) { return fw_jinja_is_alpha(code) || fw_jinja_is_numeric(code); }
 METHOD(isspace) { return all_are(j, c, fw_jinja_is_space, out); }
 METHOD(isalpha) { return all_are(j, c, fw_jinja_is_alpha, out); }
+METHOD(isdecimal) { return all_are(j, c, fw_jinja_is_decimal, out); }
+METHOD(isnumeric) { return all_are(j, c, fw_jinja_is_numeric, out); }
 METHOD(isdigit) { return all_are(j, c, fw_jinja_is_digit, out); }
 METHOD(isalnum) { return all_are(j, c, is_alnum, out); }
 METHOD(isupper) {
@@ -219,7 +222,7 @@ METHOD(format) { return fw_jinja_braces(j, c->self, c->args, out); }
 const fw_jinja_function fw_jinja_text_methods[] = {
     {"upper", "/", 0, do_upper},
     {"lower", "/", 0, do_lower},
-    {"casefold", "/", 0, do_lower},
+    {"casefold", "/", 0, do_casefold},
     {"title", "/", 0, do_title},
     {"capitalize", "/", 0, do_capitalize},
     {"swapcase", "/", 0, do_swapcase},
@@ -251,7 +254,7 @@ const fw_jinja_function fw_jinja_text_methods[] = {
 };
 /* What a text is made of. */
 const fw_jinja_function fw_jinja_text_class_methods[] = {
-    {"isspace", "/", 0, do_isspace},   {"isalpha", "/", 0, do_isalpha},   {"isdigit", "/", 0, do_isdigit},
-    {"isdecimal", "/", 0, do_isdigit}, {"isnumeric", "/", 0, do_isdigit}, {"isalnum", "/", 0, do_isalnum},
-    {"isupper", "/", 0, do_isupper},   {"islower", "/", 0, do_islower},   {0},
+    {"isspace", "/", 0, do_isspace},     {"isalpha", "/", 0, do_isalpha},     {"isdigit", "/", 0, do_isdigit},
+    {"isdecimal", "/", 0, do_isdecimal}, {"isnumeric", "/", 0, do_isnumeric}, {"isalnum", "/", 0, do_isalnum},
+    {"isupper", "/", 0, do_isupper},     {"islower", "/", 0, do_islower},     {0},
 };

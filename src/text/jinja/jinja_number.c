@@ -1,6 +1,7 @@
 #include "text/jinja/jinja_number.h"
 
 #include "text/jinja/jinja_unicode.h"
+#include "text/utf8.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -8,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+
+enum { NUMBER_BYTES_MAX = 400 };
 
 static int compare_int_real(int64_t a, double b) {
     if (isnan(b)) return 2;
@@ -65,6 +68,24 @@ static void trim(const char **text, size_t *bytes, bool *negative) {
     }
 }
 
+/* Decimal digits of any script count as those of ASCII. copy holds the text then. */
+static bool to_ascii(char *copy, size_t copy_bytes, const char **text, size_t *bytes) {
+    size_t n = 0, at = 0;
+    while (at < *bytes && (unsigned char)(*text)[at] < 0x80) at++;
+    if (at == *bytes) return true;
+    for (at = 0; at < *bytes; n++) {
+        uint32_t code;
+        if (n == copy_bytes) return false;
+        at += fw_utf8_next(&code, *text + at);
+        int digit = code < 0x80 ? -1 : fw_jinja_decimal_value(code);
+        if (code >= 0x80 && digit < 0) return false;
+        copy[n] = digit >= 0 ? (char)('0' + digit) : (char)code;
+    }
+    *text = copy;
+    *bytes = n;
+    return true;
+}
+
 static int digit_value(char c) {
     if (c >= '0' && c <= '9') return c - '0';
     if (c >= 'a' && c <= 'z') return c - 'a' + 10;
@@ -74,7 +95,9 @@ static int digit_value(char c) {
 
 bool fw_jinja_read_int(int64_t *out, const char *text, size_t bytes, int base) {
     bool negative, prefixed = false;
+    char ascii[NUMBER_BYTES_MAX];
     trim(&text, &bytes, &negative);
+    if (!to_ascii(ascii, sizeof ascii, &text, &bytes)) return false;
     if (bytes > 2 && text[0] == '0' && isalpha((unsigned char)text[1])) {
         int named = strchr("xX", text[1]) ? 16 : strchr("oO", text[1]) ? 8 : strchr("bB", text[1]) ? 2 : 0;
         if (named != 0 && (base == 0 || base == named)) {
@@ -108,8 +131,9 @@ bool fw_jinja_read_int(int64_t *out, const char *text, size_t bytes, int base) {
 
 bool fw_jinja_read_real(double *out, const char *text, size_t bytes) {
     bool negative;
+    char copy[NUMBER_BYTES_MAX], ascii[NUMBER_BYTES_MAX];
     trim(&text, &bytes, &negative);
-    char copy[400];
+    if (!to_ascii(ascii, sizeof ascii, &text, &bytes)) return false;
     size_t n = 0;
     static const char *const words[] = {"inf", "infinity", "nan"};
     for (int w = 0; w < 3; w++)

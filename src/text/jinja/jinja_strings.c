@@ -37,6 +37,7 @@ fw_status fw_jinja_recase(fw_jinja *j, const fw_jinja_value *v, fw_jinja_casing 
             casing = FW_JINJA_UPPER;
         if ((how == FW_JINJA_EACH_WORD && !is_cased(before)) || (how == FW_JINJA_FIRST_ONLY && at == 0))
             casing = FW_JINJA_TITLE;
+        if (how == FW_JINJA_FOLDED) casing = FW_JINJA_FOLD;
         if (casing == FW_JINJA_LOWER && code == 0x3a3 && ends_word(text, at, next)) {
             FW_TRY(fw_jinja_put_code(&b, 0x3c2, fw_jinja_origin_at(v, at)));
         } else {

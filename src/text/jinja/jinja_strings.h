@@ -6,6 +6,7 @@
 
 typedef enum fw_jinja_casing {
     FW_JINJA_ALL_UPPER,
+    FW_JINJA_FOLDED,
     FW_JINJA_ALL_LOWER,
     FW_JINJA_EACH_WORD,  /* str.title: a letter after none */
     FW_JINJA_FIRST_ONLY, /* str.capitalize */

@@ -71,8 +71,16 @@ size_t fw_jinja_char_offset(const char *text, size_t bytes, size_t char_at) {
 int fw_jinja_change_case(uint32_t out[3], uint32_t code, fw_jinja_case to) {
     if (code < 0x80) {
         bool lower = code >= 'a' && code <= 'z', upper = code >= 'A' && code <= 'Z';
-        out[0] = to == FW_JINJA_LOWER ? code + (upper ? 32 : 0) : code - (lower ? 32 : 0);
+        bool down = to == FW_JINJA_LOWER || to == FW_JINJA_FOLD;
+        out[0] = down ? code + (upper ? 32 : 0) : code - (lower ? 32 : 0);
         return 1;
+    }
+    if (to == FW_JINJA_FOLD) {
+        utf8proc_int32_t folded[4];
+        int boundary = 0;
+        utf8proc_ssize_t n = utf8proc_decompose_char((utf8proc_int32_t)code, folded, 3, UTF8PROC_CASEFOLD, &boundary);
+        for (utf8proc_ssize_t i = 0; i < n && n <= 3; i++) out[i] = (uint32_t)folded[i];
+        return n > 0 && n <= 3 ? (int)n : 0;
     }
     if (to == FW_JINJA_LOWER && code == 0x130) { /* the only long one */
         out[0] = 'i';
@@ -119,4 +127,34 @@ bool fw_jinja_is_alpha(uint32_t code) {
     }
 }
 
-bool fw_jinja_is_digit(uint32_t code) { return utf8proc_category((utf8proc_int32_t)code) == UTF8PROC_CATEGORY_ND; }
+bool fw_jinja_is_decimal(uint32_t code) {
+    return code < 0x80 ? code >= '0' && code <= '9' : utf8proc_category((utf8proc_int32_t)code) == UTF8PROC_CATEGORY_ND;
+}
+
+static const struct number_range *find_number(uint32_t code) {
+    size_t low = 0, high = sizeof number_ranges / sizeof *number_ranges;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (number_ranges[middle].last < code)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low == sizeof number_ranges / sizeof *number_ranges || number_ranges[low].first > code) return NULL;
+    return &number_ranges[low];
+}
+
+bool fw_jinja_is_digit(uint32_t code) {
+    const struct number_range *range = find_number(code);
+    return fw_jinja_is_decimal(code) || (range != NULL && range->is_digit);
+}
+
+bool fw_jinja_is_numeric(uint32_t code) { return fw_jinja_is_decimal(code) || find_number(code) != NULL; }
+
+/* Digits of a script stand together from 0 to 9; where scripts touch, the next ten begin. */
+int fw_jinja_decimal_value(uint32_t code) {
+    uint32_t zero = code;
+    if (!fw_jinja_is_decimal(code)) return -1;
+    while (fw_jinja_is_decimal(zero - 1)) zero--;
+    return (int)((code - zero) % 10);
+}

@@ -20,7 +20,7 @@ size_t fw_jinja_count_chars(const char *text, size_t bytes);
 /* Byte offset of the char_at-th code point, or bytes. */
 size_t fw_jinja_char_offset(const char *text, size_t bytes, size_t char_at);
 
-typedef enum fw_jinja_case { FW_JINJA_UPPER, FW_JINJA_LOWER, FW_JINJA_TITLE } fw_jinja_case;
+typedef enum fw_jinja_case { FW_JINJA_UPPER, FW_JINJA_LOWER, FW_JINJA_TITLE, FW_JINJA_FOLD } fw_jinja_case;
 /* Up to three code points; returns how many. */
 int fw_jinja_change_case(uint32_t out[3], uint32_t code, fw_jinja_case to);
 /* Does it have case, and which? (islower, isupper, title) */
@@ -28,6 +28,10 @@ bool fw_jinja_is_upper(uint32_t code);
 bool fw_jinja_is_lower(uint32_t code);
 /* Classes of str.isalpha, isdecimal, isdigit, isnumeric. */
 bool fw_jinja_is_alpha(uint32_t code);
+bool fw_jinja_is_decimal(uint32_t code);
 bool fw_jinja_is_digit(uint32_t code);
+bool fw_jinja_is_numeric(uint32_t code);
+/* 0 to 9 of a decimal digit of any script; -1 for any other character. */
+int fw_jinja_decimal_value(uint32_t code);
 
 #endif
