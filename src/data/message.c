@@ -42,10 +42,16 @@ static fw_status read_marks(fw_message *out, json_t *message, const char *where,
             double weight = json_is_number(value)    ? json_number_value(value)
                             : json_is_boolean(value) ? (double)json_is_true(value)
                                                      : -1;
+            if (weight > 0 && weight != 1)
+                return fw_row_refuse(
+                    place, FW_DROP_MARK,
+                    "\"%s\" of %s is %g: only 0 and 1 (false and true) are known, as each target counts the "
+                    "same in the loss; to have rows count less or more, put them into a file of their own, "
+                    "with a weight: --dataset rows.jsonl:0.5",
+                    keys[i], where, weight);
             if (weight != 0 && weight != 1)
-                return fw_row_refuse(place, FW_DROP_MARK,
-                                     "\"%s\" of %s must be 0 or 1 (false or true): a message is learnt or it is not",
-                                     keys[i], where);
+                return fw_row_refuse(place, FW_DROP_MARK, "\"%s\" of %s must be 0 or 1 (false or true)", keys[i],
+                                     where);
             fw_learn learn = weight == 1 ? FW_LEARN_YES : FW_LEARN_NO;
             if (out->learn != FW_LEARN_AS_ASKED && out->learn != learn)
                 return fw_row_refuse(place, FW_DROP_MARK, "%s has marks that contradict each other", where);

@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/json.h"
+#include "text/chat.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -82,6 +83,13 @@ fw_status fw_shape_finish(fw_shape_work *w, const char *list_name) {
     json_t *kwargs = fw_shape_value(w, "chat_template_kwargs");
     if (kwargs != NULL && !json_is_object(kwargs))
         return fw_row_refuse(w->place, FW_DROP_SHAPE, "\"chat_template_kwargs\" must be an object");
+    const char *reserved = fw_chat_reserved_name(kwargs);
+    if (reserved != NULL)
+        return fw_row_refuse(
+            w->place, FW_DROP_SHAPE,
+            "\"chat_template_kwargs\" has \"%s\", which is no variable of a template: conversations are "
+            "rendered whole, with what stands in their rows",
+            reserved);
     c->kwargs = kwargs;
     const size_t n = json_array_size(c->messages);
     if (n == 0) return fw_row_refuse(w->place, FW_DROP_EMPTY, "\"%s\" is empty; remove the record", list_name);

@@ -65,6 +65,10 @@ void fw_chat_template_fini(fw_chat_template *chat); /* takes a zeroed one */
 fw_status fw_chat_template_set(fw_chat_template *chat, const char *variables, const char *date,
                                bool special_in_content);
 
+/* The first name in an object of variables that is no variable of a template but what it is called with (messages, tools,
+ * add_generation_prompt that is true, ...); NULL: none. */
+const char *fw_chat_reserved_name(const json_t *variables);
+
 typedef struct fw_chat_segment {
     size_t offset, bytes; /* where in the rendered text */
     int64_t message;      /* -1: none (default system message, generation prompt, tools) */

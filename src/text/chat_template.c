@@ -159,6 +159,23 @@ static fw_status read_date(time_t *out, const char *date) {
     return FW_OK;
 }
 
+const char *fw_chat_reserved_name(const json_t *variables) {
+    static const char *const names[] = {"messages",
+                                        "conversation",
+                                        "tools",
+                                        "documents",
+                                        "chat_template",
+                                        "add_generation_prompt",
+                                        "continue_final_message",
+                                        "tokenize",
+                                        "return_assistant_tokens_mask"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const json_t *value = json_object_get(variables, names[i]);
+        if (value != NULL && !json_is_false(value) && !json_is_null(value)) return names[i];
+    }
+    return NULL;
+}
+
 fw_status fw_chat_template_set(fw_chat_template *chat, const char *variables, const char *date,
                                bool special_in_content) {
     json_t *object = NULL;
@@ -173,6 +190,14 @@ fw_status fw_chat_template_set(fw_chat_template *chat, const char *variables, co
                 variables);
         }
         FW_TRY(status);
+        const char *reserved = fw_chat_reserved_name(object);
+        if (reserved != NULL) {
+            json_decref(object);
+            return fw_fail(FW_ERR_OPTION,
+                           "--chat_template_kwargs: %s is no variable of a template: conversations are rendered whole, "
+                           "with what stands in their rows",
+                           reserved);
+        }
     }
     json_decref(chat->variables);
     chat->variables = object;

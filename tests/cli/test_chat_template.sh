@@ -78,6 +78,7 @@ say "{{ strftime_now('%Y') }}{% for m in messages %}{{ m.role }}{{ m.content }}{
 cp kept.jsonl data.jsonl
 train 0 ": 1 conversation, 55 tokens, 15 of them targets" --chat_template_kwargs '{"more": 3}' --chat_template_date 2024-02-29
 train 2 "is no JSON object" --chat_template_kwargs 'more=3'
+train 2 "add_generation_prompt is no variable of a template" --chat_template_kwargs '{"add_generation_prompt": true}'
 train 2 "is no date" --chat_template_date 29.2.2024
 expect 0 "" generate --model model --prompt hello --max_new_tokens 2 --chat_template_kwargs '{"more": 1}'
 # what is refused says where

@@ -161,6 +161,11 @@ static void test_tools(void **state) {
     refused("{\"tools\":[\"f\"],\"messages\":[" U("a") "]}", FW_DROP_TOOLS, "entry 0 is none");
     refused("{\"chat_template_kwargs\":[],\"messages\":[]}", FW_DROP_EMPTY, "is empty");
     refused("{\"chat_template_kwargs\":[1],\"messages\":[" U("a") "]}", FW_DROP_SHAPE, "must be an object");
+    /* what a template is called with is no variable of it */
+    refused("{\"chat_template_kwargs\":{\"continue_final_message\":true},\"messages\":[" U("a") "]}", FW_DROP_SHAPE,
+            "has \"continue_final_message\", which is no variable");
+    read_row(&c, "{\"chat_template_kwargs\":{\"add_generation_prompt\":false},\"messages\":[" U("a") "]}");
+    fw_conversation_fini(&c);
 }
 
 static void test_marks(void **state) {
@@ -181,6 +186,8 @@ static void test_marks(void **state) {
             "\"weight\" of messages[0]");
     refused("{\"messages\":[{\"role\":\"user\",\"content\":\"a\",\"weight\":1,\"train\":false}]}", FW_DROP_MARK,
             "contradict");
+    refused("{\"messages\":[{\"role\":\"assistant\",\"content\":\"a\",\"loss_weight\":0.25}]}", FW_DROP_MARK,
+            "is 0.25: only 0 and 1");
 }
 
 static void test_sharegpt(void **state) {
