@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <string.h>
 
 enum { SPINS_BEFORE_SLEEP = 2000 };
@@ -24,6 +25,8 @@ struct fw_threads {
     _Atomic int busy_n;     /* workers that have not finished this round */
     fw_threads_fn fn;
     void *context;
+    cpu_set_t cpus; /* of all threads, when they are pinned */
+    bool pinned;
 };
 
 static uint64_t wait_for_round(fw_threads *pool, uint64_t seen) {
@@ -76,6 +79,9 @@ fw_status fw_threads_create(fw_threads **out, int thread_n, const int *cpus) {
     pthread_cond_init(&pool->finished, NULL);
     FW_TRY_OR(FW_NEW_ARRAY(pool->thread, (size_t)thread_n), fail);
     FW_TRY_OR(FW_NEW_ARRAY(pool->worker, (size_t)thread_n), fail);
+    CPU_ZERO(&pool->cpus);
+    pool->pinned = cpus != NULL;
+    for (int i = 0; i < thread_n && cpus != NULL; i++) CPU_SET((size_t)cpus[i], &pool->cpus);
     if (cpus != NULL) pin(pthread_self(), cpus[0]);
     for (int i = 1; i < thread_n; i++) {
         pool->worker[i] = (struct worker){pool, i};
@@ -136,6 +142,10 @@ void fw_threads_run(fw_threads *pool, fw_threads_fn fn, void *context) {
     while (atomic_load_explicit(&pool->busy_n, memory_order_acquire) != 0)
         pthread_cond_wait(&pool->finished, &pool->lock);
     pthread_mutex_unlock(&pool->lock);
+}
+
+void fw_threads_spread(const fw_threads *pool) {
+    if (pool != NULL && pool->pinned) pthread_setaffinity_np(pthread_self(), sizeof pool->cpus, &pool->cpus);
 }
 
 void fw_threads_split(int64_t *first, int64_t *last, int64_t total, int64_t grain, int index, int thread_n) {

@@ -199,7 +199,7 @@ static fw_status start_fresh(fw_run_state *s, bool spoilt) {
 static fw_status take_copy(fw_run_state *s) {
     if (!s->options->save_async || s->options->save_strategy == FW_WHEN_NO) return FW_OK;
     return fw_save_async_create(&s->async, s->job->shard, &s->job->model.table, fw_comm_rank(s->job->comm),
-                                fw_comm_world(s->job->comm), s->job->cpu_first, s->job->cpu_n);
+                                fw_comm_world(s->job->comm), s->job->threads);
 }
 
 /* All ranks learn what to go on from; path[0] == 0: nothing. Collective. */
@@ -270,7 +270,8 @@ fw_status fw_run_state_load_best(fw_run_state *s, int64_t *step, double *eval_lo
     fw_status status = FW_OK;
     *step = 0;
     if (is_writer(s)) {
-        status = fw_checkpoint_best(&best, eval_loss, s->options->output_dir);
+        status = fw_behind_wait(&s->pruning);
+        if (status == FW_OK) status = fw_checkpoint_best(&best, eval_loss, s->options->output_dir);
         if (best != NULL) snprintf(path, sizeof path, "%s", best);
         fw_free(best);
     }
@@ -307,7 +308,8 @@ fw_status fw_run_state_export(fw_run_state *s, char **path) {
     fw_status status;
     if (is_writer(s)) {
         fw_comm_host_work_begin(s->job->comm, "writing the model");
-        status = write_model(s, *path);
+        status = fw_behind_wait(&s->pruning); /* its room is counted on */
+        if (status == FW_OK) status = write_model(s, *path);
         fw_comm_host_work_end(s->job->comm);
         if (status == FW_OK) fw_mirror_offer_model(s->mirror);
     } else {
@@ -339,6 +341,7 @@ fw_status fw_run_state_start_mirror(fw_run_state *s, int64_t from_step) {
 }
 
 void fw_run_state_leave_folder(fw_run_state *s) {
+    if (fw_behind_wait(&s->pruning) != FW_OK) fw_log_warning("removing an old checkpoint: %s", fw_trail_message());
     fw_mirror_destroy(s->mirror);
     s->mirror = NULL;
     fw_output_lock_release(&s->lock);

@@ -2,6 +2,7 @@
 #ifndef FW_TRAIN_RUN_STATE_H
 #define FW_TRAIN_RUN_STATE_H
 
+#include "base/behind.h"
 #include "mirror/mirror.h"
 #include "store/checkpoint.h"
 #include "store/run_folder.h"
@@ -28,6 +29,7 @@ typedef struct fw_run_state {
     char *last_checkpoint; /* written by this run */
     int64_t last_saved_step;
     fw_mirror *mirror;               /* rank 0, with --mirror */
+    fw_behind pruning;               /* rank 0: what the last save has made old is removed behind the training */
     fw_save_async *async;            /* --save_async */
     struct {                         /* the save that runs behind the training */
         fw_checkpoint_writer writer; /* rank 0 */

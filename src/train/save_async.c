@@ -1,10 +1,8 @@
 #include "train/save_async.h"
 
 #include "base/alloc.h"
+#include "base/behind.h"
 
-#include <pthread.h>
-#include <sched.h>
-#include <stdatomic.h>
 #include <string.h>
 
 enum { SLACK_N = 192 }; /* of a unit: what rounding a part to whole cache lines, twice, may add */
@@ -17,14 +15,10 @@ struct fw_save_async {
     float *values;              /* [FW_CHECKPOINT_ARRAY_N][n] */
     int64_t n;
     fw_checkpoint_share share;
-    int cpu_first, cpu_n;
-    pthread_t thread;
-    bool running;
-    atomic_bool done;
+    fw_threads *threads;
+    fw_behind writing;
     const char *dir;
     json_t *part;
-    fw_status status;
-    fw_trail trail;
 };
 
 size_t fw_save_async_bytes(const fw_param_table *table, int world) {
@@ -39,15 +33,14 @@ static const float *view_copy(void *context, fw_checkpoint_array array, const fw
 }
 
 fw_status fw_save_async_create(fw_save_async **out, fw_shard *shard, const fw_param_table *table, int rank, int world,
-                               int cpu_first, int cpu_n) {
+                               fw_threads *threads) {
     fw_save_async *a;
     fw_status status;
     *out = NULL;
     FW_TRY(FW_NEW(a));
     a->shard = shard;
     a->table = table;
-    a->cpu_first = cpu_first;
-    a->cpu_n = cpu_n;
+    a->threads = threads;
     FW_TRY_OR(FW_NEW_ARRAY(a->range, (size_t)table->unit_n), fail);
     FW_TRY_OR(FW_NEW_ARRAY(a->at_n, (size_t)table->unit_n), fail);
     const fw_shard_layout *l = fw_shard_layout_of(shard);
@@ -70,7 +63,7 @@ fail:
 
 void fw_save_async_destroy(fw_save_async *a) {
     if (a == NULL) return;
-    if (a->running) pthread_join(a->thread, NULL);
+    fw_behind_wait(&a->writing);
     json_decref(a->part);
     fw_free(a->values);
     fw_free(a->at_n);
@@ -78,55 +71,58 @@ void fw_save_async_destroy(fw_save_async *a) {
     fw_free(a);
 }
 
-static void *write_behind(void *context) {
+static fw_status write_copy(void *context) {
     fw_save_async *a = context;
-    a->status = fw_checkpoint_write_part(&a->part, a->dir, a->table, &a->share);
-    if (a->status != FW_OK) fw_trail_copy(&a->trail);
-    atomic_store(&a->done, true);
-    return NULL;
+    return fw_checkpoint_write_part(&a->part, a->dir, a->table, &a->share);
 }
 
+/* Elements [first, last) of an array of the copy, of the units that lie in memory. */
+static void copy_run(const fw_save_async *a, int array, int64_t first, int64_t last) {
+    for (int32_t unit = 0; unit < a->table->unit_n; unit++) {
+        const int64_t at = a->at_n[unit], end = at + a->range[unit].n;
+        const int64_t from = first > at ? first : at, to = last < end ? last : end;
+        const float *values = from >= to ? NULL
+                                         : fw_shard_own_in_place(a->shard, fw_saved_array((fw_checkpoint_array)array),
+                                                                 unit, a->range[unit].first_n + from - at);
+        if (values != NULL) memcpy(a->values + array * a->n + from, values, (size_t)(to - from) * sizeof *values);
+    }
+}
+
+static void copy_part(void *context, int index, int thread_n) {
+    const fw_save_async *a = context;
+    int64_t first, last;
+    fw_threads_split(&first, &last, a->n, 1024, index, thread_n);
+    for (int array = 0; array < FW_CHECKPOINT_ARRAY_N; array++) copy_run(a, array, first, last);
+}
+
+/* What lies in memory by all threads, the training waits for it; then what does not. */
 static fw_status copy_share(fw_save_async *a) {
-    for (int array = 0; array < FW_CHECKPOINT_ARRAY_N; array++)
-        for (int32_t unit = 0; unit < a->table->unit_n; unit++)
-            if (a->range[unit].n > 0)
-                FW_TRY(fw_shard_read_own(a->shard, fw_saved_array((fw_checkpoint_array)array), unit,
-                                         a->range[unit].first_n, a->range[unit].n,
-                                         a->values + array * a->n + a->at_n[unit]));
+    fw_threads_run(a->threads, copy_part, a);
+    for (int k = 0; k < FW_CHECKPOINT_ARRAY_N; k++)
+        for (int32_t unit = 0; unit < a->table->unit_n; unit++) {
+            const fw_shard_array array = fw_saved_array((fw_checkpoint_array)k);
+            const fw_checkpoint_range own = a->range[unit];
+            if (own.n > 0 && fw_shard_own_in_place(a->shard, array, unit, own.first_n) == NULL)
+                FW_TRY(
+                    fw_shard_read_own(a->shard, array, unit, own.first_n, own.n, a->values + k * a->n + a->at_n[unit]));
+        }
     return FW_OK;
 }
 
 fw_status fw_save_async_start(fw_save_async *a, const char *dir) {
-    FW_ASSERT(!a->running);
     FW_TRY(copy_share(a));
     a->dir = dir;
     a->part = NULL;
-    atomic_store(&a->done, false);
-    pthread_attr_t attributes;
-    pthread_attr_init(&attributes);
-    if (a->cpu_n > 0) { /* the caller is pinned to one CPU, where it computes */
-        cpu_set_t cpus;
-        CPU_ZERO(&cpus);
-        for (int i = 0; i < a->cpu_n; i++) CPU_SET((size_t)(a->cpu_first + i), &cpus);
-        pthread_attr_setaffinity_np(&attributes, sizeof cpus, &cpus);
-    }
-    int reason = pthread_create(&a->thread, &attributes, write_behind, a);
-    if (reason != 0) reason = pthread_create(&a->thread, NULL, write_behind, a); /* the CPUs were not to be had */
-    pthread_attr_destroy(&attributes);
-    if (reason != 0) return fw_fail(FW_ERR_NOMEM, "cannot start the thread that saves: %s", strerror(reason));
-    a->running = true;
+    fw_behind_start(&a->writing, write_copy, a, a->threads);
     return FW_OK;
 }
 
-bool fw_save_async_is_running(const fw_save_async *a) { return a->running; }
-bool fw_save_async_is_done(const fw_save_async *a) { return atomic_load(&a->done); }
+bool fw_save_async_is_running(const fw_save_async *a) { return fw_behind_is_started(&a->writing); }
+bool fw_save_async_is_done(const fw_save_async *a) { return fw_behind_is_done(&a->writing); }
 
 fw_status fw_save_async_wait(fw_save_async *a, json_t **part) {
-    FW_ASSERT(a->running);
-    pthread_join(a->thread, NULL);
-    a->running = false;
+    fw_status status = fw_behind_wait(&a->writing);
     *part = a->part;
     a->part = NULL;
-    if (a->status != FW_OK) fw_trail_restore(&a->trail);
-    return a->status;
+    return status;
 }

@@ -22,9 +22,9 @@ typedef struct fw_save_async fw_save_async;
 
 /* Of any rank, whatever the strategy; the same before there is a layout. */
 size_t fw_save_async_bytes(const fw_param_table *table, int world);
-/* Borrows the shard. cpu_first, cpu_n: where the thread may run; n = 0: anywhere. Errors: FW_ERR_NOMEM. */
+/* Borrows the shard and the threads, which copy. Errors: FW_ERR_NOMEM. */
 fw_status fw_save_async_create(fw_save_async **out, fw_shard *shard, const fw_param_table *table, int rank, int world,
-                               int cpu_first, int cpu_n);
+                               fw_threads *threads);
 /* Waits for the thread. Takes NULL. */
 void fw_save_async_destroy(fw_save_async *a);
 

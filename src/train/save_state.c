@@ -82,7 +82,15 @@ static fw_status describe(fw_run_state *s, const fw_run_progress *p, fw_checkpoi
     return fw_fail(FW_ERR_NOMEM, "out of memory while describing a checkpoint");
 }
 
-/* Rank 0: all parts are there; the folder gets its name, and older ones go. */
+/* To give back the pages and blocks of a large file takes the system as long as a step of a small model. */
+static fw_status prune(void *context) {
+    const fw_run_state *s = context;
+    const fw_checkpoint_rules rules = {s->options->save_total_limit, s->options->save_keep_every,
+                                       s->options->load_best_model_at_end};
+    return fw_checkpoint_prune(s->options->output_dir, &rules);
+}
+
+/* Rank 0: all parts are there; the folder gets its name, and older ones begin to go. */
 static fw_status commit(fw_run_state *s, fw_checkpoint_writer *w, json_t *const *part, const fw_run_progress *p) {
     fw_checkpoint_state state = {0};
     fw_status status;
@@ -91,10 +99,8 @@ static fw_status commit(fw_run_state *s, fw_checkpoint_writer *w, json_t *const 
     fw_free(s->last_checkpoint);
     s->last_checkpoint = w->staged.path;
     w->staged.path = NULL;
-    const fw_checkpoint_rules rules = {s->options->save_total_limit, s->options->save_keep_every,
-                                       s->options->load_best_model_at_end};
     fw_mirror_offer(s->mirror, p->step);
-    FW_TRY_OR(fw_checkpoint_prune(s->options->output_dir, &rules), done);
+    fw_behind_start(&s->pruning, prune, s, s->job->threads);
 done:
     fw_checkpoint_state_fini(&state);
     return status;
@@ -115,9 +121,11 @@ static fw_status begin(fw_run_state *s, fw_checkpoint_writer *w, int64_t step, c
     fw_status status = FW_OK;
     dir[0] = 0;
     if (is_writer(s)) {
+        status = fw_behind_wait(&s->pruning); /* its room is counted on */
         make_room(s);
-        status = fw_checkpoint_begin(w, s->options->output_dir, s->job->model_dir, &s->job->model.table, step,
-                                     fw_comm_world(comm));
+        if (status == FW_OK)
+            status = fw_checkpoint_begin(w, s->options->output_dir, s->job->model_dir, &s->job->model.table, step,
+                                         fw_comm_world(comm));
         if (status == FW_OK && strlen(w->staged.path_tmp) >= FW_COMM_EXCHANGE_BYTES)
             status = fw_fail(FW_ERR_OPTION, "the path %.64s... is longer than %d bytes", w->staged.path_tmp,
                              FW_COMM_EXCHANGE_BYTES);
