@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "mirror/mirror_hub.h"
 #include "mirror/mirror_links.h"
 #include "mirror/mirror_run.h"
 #include "mirror/mirror_target.h"
@@ -33,8 +34,24 @@ bool fw_mirror_must_fetch(const char *from) {
     return must;
 }
 
-/* One thing of that name, into a folder that is there. */
+/* The Hub's program makes NAME below the folder that it is given. */
+static fw_status get_from_hub(fetching *f, const char *name, const char *to) {
+    char *dir = NULL, *from = NULL;
+    fw_status status;
+    FW_TRY_OR(fw_path_join(&dir, f->place, "hub"), done);
+    FW_TRY_OR(fw_path_join(&from, dir, name), done);
+    FW_TRY_OR(fw_mirror_hub_get(&f->form, name, dir, f->log_path, &f->work), done);
+    if (rename(from, to) != 0) /* over an empty folder */
+        status = fw_fail(FW_ERR_INPUT, "%s has no %s: %s", f->form.text, name, strerror(errno));
+done:
+    fw_free(dir);
+    fw_free(from);
+    return status;
+}
+
+/* One thing of that name, into an empty folder. */
 static fw_status get(fetching *f, const char *name, const char *to) {
+    if (f->form.kind == FW_MIRROR_HUB) return get_from_hub(f, name, to);
     const fw_mirror_values values = {"target", to, name};
     char **argv;
     FW_TRY(fw_mirror_form_fill(&argv, &f->form, &values));
@@ -49,10 +66,10 @@ static fw_status get_name(char **name, fetching *f) {
     char *dir = NULL, *file = NULL;
     json_t *pointer = NULL;
     fw_status status;
-    FW_TRY_OR(fw_path_join(&dir, f->place, "newest"), done);
+    FW_TRY_OR(fw_path_join(&dir, f->place, FW_MIRROR_POINTER_NAME), done);
     FW_TRY_OR(fw_path_join(&file, dir, FW_MIRROR_POINTER), done);
     FW_TRY_OR(fw_dir_make(dir), done);
-    FW_TRY_OR(get(f, "newest", dir), done);
+    FW_TRY_OR(get(f, FW_MIRROR_POINTER_NAME, dir), done);
     FW_TRY_OR(fw_json_load(&pointer, file, POINTER_LIMIT_BYTES), done);
     FW_TRY_OR(fw_mirror_pointer_read(name, pointer, file), done);
 done:
@@ -165,7 +182,9 @@ fw_status fw_mirror_fetch(char **path, const char *from, const char *output_dir,
     FW_TRY_OR(fw_path_join(&f.log_path, output_dir, "mirror.log"), done);
     FW_TRY_OR(fw_mirror_links_remove(output_dir), done);
     FW_TRY_OR(fw_mirror_links_place(&f.place, output_dir), done);
-    FW_TRY_OR(fw_mirror_form_has(&f.form, "name") ? fetch_named(path, &f) : fetch_once(path, &f), done);
+    const bool is_hub = f.form.kind == FW_MIRROR_HUB;
+    if (is_hub) FW_TRY_OR(fw_mirror_hub_find(option), done);
+    FW_TRY_OR(is_hub || fw_mirror_form_has(&f.form, "name") ? fetch_named(path, &f) : fetch_once(path, &f), done);
 done:
     if (status != FW_OK) { /* keep the message */
         fw_trail trail;

@@ -2,7 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
-#include "base/hash.h"
+#include "mirror/mirror_links.h"
 
 #include <string.h>
 
@@ -14,15 +14,11 @@ typedef struct kind {
 static const kind kinds[] = {
     [FW_MIRROR_FOLDER] = {fw_mirror_folder_meet, fw_mirror_folder_copy},
     [FW_MIRROR_COMMAND] = {NULL, fw_mirror_command_copy},
+    [FW_MIRROR_HUB] = {fw_mirror_hub_meet, fw_mirror_hub_copy},
 };
 
 static fw_status read_forms(fw_mirror_form *form, fw_mirror_form *check, const char *to, const char *check_text) {
     FW_TRY(fw_mirror_form_read(form, to, "source", "--mirror"));
-    if (form->kind == FW_MIRROR_HUB)
-        return fw_fail(FW_ERR_OPTION,
-                       "--mirror %s: finewire does not speak with the Hub itself; give a command that does, as "
-                       "\"hf upload %s {source} {name}\"",
-                       to, form->repository);
     if (check_text == NULL) return FW_OK;
     if (form->kind != FW_MIRROR_COMMAND)
         return fw_fail(FW_ERR_OPTION,
@@ -37,10 +33,11 @@ static fw_status read_forms(fw_mirror_form *form, fw_mirror_form *check, const c
 fw_status fw_mirror_check_options(const char *to, const char *check, int64_t keep_n) {
     fw_mirror_form a = {0}, b = {0};
     fw_status status = read_forms(&a, &b, to, check);
-    if (status == FW_OK && keep_n > 0 && a.kind == FW_MIRROR_COMMAND)
+    if (status == FW_OK && keep_n > 0 && a.kind != FW_MIRROR_FOLDER)
         status = fw_fail(FW_ERR_OPTION,
-                         "--mirror_total_limit: what a command has copied cannot be removed by finewire; leave "
-                         "it out");
+                         "--mirror_total_limit: finewire removes copies from a folder only, not what %s; leave it "
+                         "out",
+                         a.kind == FW_MIRROR_HUB ? "the Hub has" : "a command has copied");
     fw_mirror_form_fini(&a);
     fw_mirror_form_fini(&b);
     return status;
@@ -86,9 +83,25 @@ fw_status fw_mirror_target_copy(fw_mirror_target *t, const fw_mirror_item *item,
 
 /* ---- the pointer */
 
-fw_status fw_mirror_pointer_make(json_t **out, const fw_mirror_item *item) {
-    *out = json_pack("{s:s, s:s}", "format", "finewire-mirror", "name", item->name);
-    return *out != NULL ? FW_OK : fw_fail(FW_ERR_NOMEM, "out of memory while naming a copy");
+fw_status fw_mirror_pointer_write(char **dir, const fw_mirror_target *t, const fw_mirror_item *item) {
+    char *place = NULL, *file = NULL;
+    json_t *pointer = json_pack("{s:s, s:s}", "format", "finewire-mirror", "name", item->name);
+    fw_status status = pointer != NULL ? FW_OK : fw_fail(FW_ERR_NOMEM, "out of memory while naming a copy");
+    *dir = NULL;
+    FW_TRY_OR(status, done);
+    FW_TRY_OR(fw_mirror_links_place(&place, t->options->output_dir), done);
+    FW_TRY_OR(fw_path_join(dir, place, FW_MIRROR_POINTER_NAME), done);
+    FW_TRY_OR(fw_path_join(&file, *dir, FW_MIRROR_POINTER), done);
+    FW_TRY_OR(fw_dir_make(*dir), done);
+    FW_TRY_OR(fw_json_save(pointer, file), done);
+done:
+    json_decref(pointer);
+    fw_free(place);
+    fw_free(file);
+    if (status == FW_OK) return FW_OK;
+    fw_free(*dir);
+    *dir = NULL;
+    return status;
 }
 
 fw_status fw_mirror_pointer_read(char **name, const json_t *pointer, const char *where) {

@@ -37,11 +37,15 @@ fw_status fw_mirror_target_copy(fw_mirror_target *t, const fw_mirror_item *item,
 fw_status fw_mirror_folder_check(const char *dir, const char *output_dir, const json_t *identity);
 fw_status fw_mirror_folder_meet(fw_mirror_target *t);
 fw_status fw_mirror_folder_copy(fw_mirror_target *t, const fw_mirror_item *item, fw_mirror_work *work);
+fw_status fw_mirror_hub_meet(fw_mirror_target *t);
+fw_status fw_mirror_hub_copy(fw_mirror_target *t, const fw_mirror_item *item, fw_mirror_work *work);
 fw_status fw_mirror_command_copy(fw_mirror_target *t, const fw_mirror_item *item, fw_mirror_work *work);
 
-/* The pointer that commands and the Hub keep, since they cannot be asked for names: {"name": "step-00000050", ...}. */
+/* The pointer that follows each checkpoint to where names cannot be asked for (commands, the Hub): {"format": "finewire-mirror", "name": "step-00000050"}. */
 #define FW_MIRROR_POINTER "newest.json"
-fw_status fw_mirror_pointer_make(json_t **out, const fw_mirror_item *item);
+#define FW_MIRROR_POINTER_NAME "newest" /* of the folder that it is sent in */
+/* *dir (fw_free): a folder that holds the pointer to item and nothing else, until the links are removed. */
+fw_status fw_mirror_pointer_write(char **dir, const fw_mirror_target *t, const fw_mirror_item *item);
 /* name: "step-" and digits, nothing else. Errors: FW_ERR_INPUT. */
 fw_status fw_mirror_pointer_read(char **name, const json_t *pointer, const char *where);
 

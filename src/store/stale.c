@@ -43,7 +43,20 @@ static bool take_apart(parts *p, const char *name) {
     return true;
 }
 
-static bool is_gone(long pid) { return pid == (long)getpid() || (kill((pid_t)pid, 0) != 0 && errno == ESRCH); }
+/* It has ended, and whoever should take note of it does not: the first process of many containers. */
+static bool is_zombie(long pid) {
+    char path[64], state = 0;
+    snprintf(path, sizeof path, "/proc/%ld/stat", pid);
+    FILE *f = fopen(path, "re");
+    if (f == NULL) return false;
+    const bool known = fscanf(f, "%*d (%*[^)]) %c", &state) == 1;
+    fclose(f);
+    return known && state == 'Z';
+}
+
+static bool is_gone(long pid) {
+    return pid == (long)getpid() || (kill((pid_t)pid, 0) != 0 && errno == ESRCH) || is_zombie(pid);
+}
 
 /* Is it one that a run of ours makes? `path` is where it is. */
 static fw_status is_ours(bool *ours, const parts *p, const char *path) {

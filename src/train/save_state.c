@@ -2,6 +2,7 @@
 #include "train/run_state.h"
 
 #include "base/alloc.h"
+#include "store/small_files.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -109,9 +110,9 @@ done:
 /* What the mirror still copies of a checkpoint that was removed must not be in the way of the next. What the disk has is
  * looked at again where it is decided. */
 static void make_room(const fw_run_state *s) {
-    uint64_t free_bytes;
-    if (s->mirror != NULL && fw_disk_free(&free_bytes, s->options->output_dir) == FW_OK &&
-        free_bytes < fw_checkpoint_bytes(&s->job->model.table, fw_comm_world(s->job->comm)))
+    uint64_t free_bytes, need_bytes = fw_checkpoint_bytes(&s->job->model.table, fw_comm_world(s->job->comm));
+    if (s->mirror != NULL && fw_small_files_bytes(&need_bytes, s->job->model_dir) == FW_OK &&
+        fw_disk_free(&free_bytes, s->options->output_dir) == FW_OK && free_bytes < need_bytes)
         fw_mirror_let_go(s->mirror);
 }
 

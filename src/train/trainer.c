@@ -428,9 +428,10 @@ static fw_status finish_mirror(trainer *t, fw_status status, bool *reports) {
     }
     fw_trail trail;
     fw_trail_copy(&trail);
-    /* After a first signal the second one ends the process; where none has come, the first is enough to leave. */
+    /* After an interrupt a second signal ends the process; where the run has ended by itself, the first is enough to leave. */
     fw_status mirrored =
-        fw_mirror_finish(t->state.mirror, wait_s, fw_interrupt_requested() ? NULL : fw_interrupt_requested);
+        fw_mirror_finish(t->state.mirror, wait_s,
+                         status == FW_ERR_INTERRUPTED && fw_interrupt_requested() ? NULL : fw_interrupt_requested);
     if (mirrored == FW_OK) return status;
     if (status == FW_OK) {
         if (reports != NULL) *reports = true;

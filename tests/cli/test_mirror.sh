@@ -48,7 +48,7 @@ train 0 "half has no sound checkpoint: going on from the mirror's, kept/step-000
 same half/final whole/final
 same kept/final whole/final
 # the only checkpoint of the output folder is damaged, and the mirror has it sound
-rm -r half/step-0000000[0-5]
+rm -rf half/step-0000000[0-5]
 for file in half/step-00000006/shard-00002*; do
   python3 -c 'import sys; f = open(sys.argv[1], "r+b"); f.seek(-1, 2); b = f.read(1); f.seek(-1, 2); f.write(bytes([b[0] ^ 1]))' "$file"
 done
@@ -95,12 +95,43 @@ train 0 "mirrored final" --output_dir unlucky --num_processes 2 --max_steps 2 --
 same unlucky/step-00000002 later/step-00000002
 same unlucky/final later/final
 
+# the Hub: a stand-in for its program, which is told to be busy once
+train 2 "the program hf is not in PATH" --output_dir no --mirror hf://user/repository
+mkdir bin
+cat >bin/hf <<'STANDIN'
+#!/bin/bash
+set -e
+echo "$@" >>"$HUB.calls"
+if [ -e "$HUB.busy" ]; then rm "$HUB.busy"; echo "429 Client Error: Too Many Requests" >&2; exit 1; fi
+[ "$2" = user/repository ]
+case $1 in
+  upload) [ "$5 $6 $7" = "--revision main --private" ]; mkdir -p "$HUB/$4"; cp -r "$3/." "$HUB/$4/" ;;
+  download) [ "$3 $4 $5 $7" = "--revision main --include --local-dir" ]; mkdir -p "$8/.cache"
+    to=$(realpath "$8"); cd "$HUB"
+    for file in $6; do mkdir -p "$to/$(dirname "$file")"; cp "$file" "$to/$file"; done ;;
+esac
+STANDIN
+chmod +x bin/hf
+(
+  export PATH="$folder/bin:$PATH" HUB="$folder/hub" failed=0
+  touch "$HUB.busy"
+  train 0 "mirrored final to hf://user/repository" --output_dir local --num_processes 2 --max_steps 4 --save_steps 2 \
+    --mirror hf://user/repository
+  grep -qF "exit code 1: 429 Client Error" out || fail "the Hub was not busy"
+  same local/step-00000004 hub/step-00000004
+  for file in local/final/*; do cmp "$file" "hub/${file##*/}" || fail "$file is not at the top"; done
+  train 0 "resume    after step 4" --output_dir other-machine --num_processes 2 --max_steps 6 --save_steps 2 \
+    --resume_from_checkpoint hf://user/repository
+  same other-machine/final whole/final
+  exit $failed
+) || failed=1
+
 # options
 train 2 "a command needs {source}" --output_dir no --mirror "rsync -a run host:/backup"
 train 2 "{sauce} is not known" --output_dir no --mirror "cp {source} {sauce}"
 train 2 "the quote \" is not closed" --output_dir no --mirror 'cp {source} "x'
 train 2 "is not a repository of the Hub" --output_dir no --mirror hf://alone
 train 2 "mirror_check is given, and no --mirror" --output_dir no --mirror_check "true {source}"
-train 2 "cannot be removed by finewire" --output_dir no --mirror "true {source}" --mirror_total_limit 1
+train 2 "finewire removes copies from a folder only, not what a command has copied" --output_dir no --mirror "true {source}" --mirror_total_limit 1
 train 2 "write a time with its unit" --output_dir no --mirror x --mirror_timeout 5
 exit $failed

@@ -46,6 +46,7 @@ static void test_stale(void **unused) {
     } entries[] = {
         {"final.tmp-%ld/model.safetensors", true},
         {".tmp-step-00000010-%ld/anything", true},
+        {".tmp-mirror-%ld/step-00000010", true},
         {"run.json.tmp-%ld", true},
         {".tmp-step-00000020-%ld-old/manifest.json", true},  /* step 20 has its name back */
         {".tmp-step-00000030-%ld-old/manifest.json", false}, /* step 30 has not: this is all there is of it */
@@ -122,9 +123,29 @@ static void test_stale(void **unused) {
     fw_output_lock_release(&lock);
 }
 
+/* Ended, but nobody has asked for its exit code: as under a first process that reaps none. */
+static void test_zombie(void **unused) {
+    (void)unused;
+    const char *out = fw_test_path(root, "zombie");
+    char name[64];
+    siginfo_t ended;
+    pid_t zombie = fork();
+    if (zombie == 0) _exit(0);
+    assert_int_equal(waitid(P_PID, (id_t)zombie, &ended, WEXITED | WNOWAIT), 0);
+    snprintf(name, sizeof name, ".tmp-mirror-%ld", (long)zombie);
+    must(fw_dir_make(fw_test_path(out, name)));
+    fw_output_lock lock;
+    must(fw_output_lock_take(&lock, out));
+    must(fw_stale_remove(out, &lock));
+    assert_false(fw_dir_exists(fw_test_path(out, name)));
+    fw_output_lock_release(&lock);
+    assert_int_equal(waitpid(zombie, NULL, 0), zombie);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_stale),
+        cmocka_unit_test(test_zombie),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
