@@ -1,7 +1,7 @@
 /* From arguments to a command: the table of commands, and what happens around each of them. */
+#include "base/nearest.h"
 #include "cli/commands.h"
 #include "cli/terminal.h"
-#include "config/nearest.h"
 
 #include <stdio.h>
 #include <string.h>

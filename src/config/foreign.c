@@ -1,8 +1,8 @@
 #include "config/foreign.h"
 
 #include "base/file.h"
+#include "base/nearest.h"
 #include "config/lookup.h"
-#include "config/nearest.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 #include "config/lookup.h"
 
 #include "base/alloc.h"
-#include "config/nearest.h"
+#include "base/nearest.h"
 
 #include <stdio.h>
 #include <string.h>

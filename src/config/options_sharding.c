@@ -1,7 +1,7 @@
 #include "config/options_sharding.h"
 
+#include "base/nearest.h"
 #include "config/lookup.h"
-#include "config/nearest.h"
 
 #include <stdio.h>
 #include <string.h>

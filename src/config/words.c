@@ -1,6 +1,6 @@
 /* The words that options take, as finewire and as other programs write them. */
+#include "base/nearest.h"
 #include "config/lookup.h"
-#include "config/nearest.h"
 
 #include <ctype.h>
 #include <stdio.h>

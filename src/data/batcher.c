@@ -244,6 +244,7 @@ static void add_document(fw_batch *batch, const fw_dataset *d, int64_t sample) {
         batch->target_N[start + i] = i + 1 < n && trained[i + 1] ? id[i + 1] : -1;
         batch->position_N[start + i] = (int32_t)i;
         batch->first_N[start + i] = (int32_t)start;
+        batch->sample_N[start + i] = (int32_t)sample;
     }
     batch->n += n;
     batch->target_n += d->sample[sample].target_n;
@@ -283,6 +284,7 @@ fw_status fw_batch_init(fw_batch *batch, int64_t cap_n) {
     FW_TRY_OR(FW_NEW_ARRAY(batch->target_N, (size_t)cap_n), failed);
     FW_TRY_OR(FW_NEW_ARRAY(batch->position_N, (size_t)cap_n), failed);
     FW_TRY_OR(FW_NEW_ARRAY(batch->first_N, (size_t)cap_n), failed);
+    FW_TRY_OR(FW_NEW_ARRAY(batch->sample_N, (size_t)cap_n), failed);
     return FW_OK;
 failed:
     fw_batch_fini(batch);
@@ -294,5 +296,6 @@ void fw_batch_fini(fw_batch *batch) {
     fw_free(batch->target_N);
     fw_free(batch->position_N);
     fw_free(batch->first_N);
+    fw_free(batch->sample_N);
     *batch = (fw_batch){0};
 }

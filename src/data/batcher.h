@@ -61,6 +61,7 @@ typedef struct fw_batch {
     int32_t *target_N;   /* the next token of the same document when it is a target, else -1 */
     int32_t *position_N; /* place in the document, from 0 */
     int32_t *first_N;    /* index in this batch of the document's first token */
+    int32_t *sample_N;   /* conversation, numbered in file order */
     int64_t n;           /* tokens; 0: nothing to do for this rank */
     int64_t target_n;    /* entries of target_N that are not -1 */
     int64_t document_n;

@@ -21,7 +21,8 @@
  *                         y may be x. Zhang, Sennrich 2019. The multiplication by w happens after rounding
  *                         x * rstd to t, as Hugging Face models do.
  * rmsnorm_backward        dx = dx_add + rstd * (w*dy - xhat * mean(w*dy*xhat)),  dw += sum over rows dy * xhat,
- *                         xhat = x * rstd. dx_add (layout of dx) may be NULL or equal dx; dx may be dy.
+ *                         xhat = x * rstd. dx_add (layout of dx) may be NULL or equal dx; dx may be dy. dw may be NULL: the
+ *                         weight is frozen.
  * rope                    rotates, in place, the pairs (x[e], x[e + D/2]) of every head by the angle of its
  *                         position: a' = a cos - b sin, b' = b cos + a sin; direction -1 rotates back, which is
  *                         the gradient. Row (n, g) at x + n * x_stride + g * D. Tables are fp32 [P, D/2]. Su 2021.

@@ -1,7 +1,10 @@
 #include "model/model.h"
 
 #include "base/alloc.h"
+#include "model/projection.h"
 #include "model/rope_table.h"
+
+#include <string.h>
 
 /* Hands out consecutive 64-byte aligned pieces of one block; with a NULL base it only counts. */
 typedef struct carver {
@@ -15,8 +18,21 @@ static void *carve(carver *c, int64_t n, size_t element_bytes) {
     return c->base == NULL ? NULL : c->base + at;
 }
 
-/* Results of products and of attention. */
-static void carve_products(carver *c, fw_block_activations *b, const fw_model *m, int64_t N) {
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* Inner products and norms of the adapters of block l; l < 0: that fit those of every block. */
+static void carve_adapters(carver *c, fw_block_activations *b, const fw_model *m, int64_t N, int64_t l) {
+    for (int i = 0; m->adapted && i < FW_LINEAR_N; i++) {
+        int64_t r = l < 0 ? 0 : m->block[l].linear[i].r;
+        for (int64_t k = 0; l < 0 && k < m->config.L; k++) r = larger(r, m->block[k].linear[i].r);
+        if (r == 0) continue;
+        b->u_NR[i] = carve(c, N * r, fw_dtype_bytes(m->t));
+        if (m->adapter.request.dora) b->norm_O[i] = carve(c, m->block[0].linear[i].O, sizeof(float));
+    }
+}
+
+/* Results of products and of attention: of block l, or l < 0, of any. */
+static void carve_products(carver *c, fw_block_activations *b, const fw_model *m, int64_t N, int64_t l) {
     const fw_model_config *g = &m->config;
     size_t t = fw_dtype_bytes(m->t);
     b->qkv_NS = carve(c, N * (g->H + 2 * g->K) * g->D, t);
@@ -24,6 +40,7 @@ static void carve_products(carver *c, fw_block_activations *b, const fw_model *m
     b->lse_NH = carve(c, N * g->H, sizeof(float));
     b->mid_NC = carve(c, N * g->C, t);
     b->gate_up_N2F = carve(c, N * 2 * g->F, t);
+    carve_adapters(c, b, m, N, l);
 }
 
 /* What lies between them: a pass over memory makes it from what came before. */
@@ -52,7 +69,7 @@ static void carve_kept(carver *c, fw_activations *a, const fw_model *m) {
     const int64_t N = a->options.N_max;
     for (int64_t l = 0; l < m->config.L; l++) {
         const fw_activation_mode mode = fw_activations_mode_of(&a->options, l);
-        if (mode == FW_ACTIVATIONS_KEEP || mode == FW_ACTIVATIONS_SELECTIVE) carve_products(c, &a->block[l], m, N);
+        if (mode == FW_ACTIVATIONS_KEEP || mode == FW_ACTIVATIONS_SELECTIVE) carve_products(c, &a->block[l], m, N, l);
         if (mode == FW_ACTIVATIONS_KEEP) carve_between(c, &a->block[l], m, N, false);
     }
 }
@@ -61,7 +78,7 @@ static void carve_shared(carver *c, fw_activations *a, const fw_model *m) {
     const fw_activation_mode mode = a->options.mode; /* of block 0 */
     fw_block_activations shared = {0};
     if (mode == FW_ACTIVATIONS_KEEP) return;
-    if (mode != FW_ACTIVATIONS_SELECTIVE) carve_products(c, &shared, m, a->options.N_max);
+    if (mode != FW_ACTIVATIONS_SELECTIVE) carve_products(c, &shared, m, a->options.N_max, -1);
     /* Backward needs both norms of a whole forward that it has run again; one by one they are made in the same place. */
     carve_between(c, &shared, m, a->options.N_max, mode == FW_ACTIVATIONS_SELECTIVE);
     for (int64_t l = 0; l < m->config.L; l++) {
@@ -74,6 +91,8 @@ static void carve_shared(carver *c, fw_activations *a, const fw_model *m) {
         b->lse_NH = own.lse_NH;
         b->mid_NC = own.mid_NC;
         b->gate_up_N2F = own.gate_up_N2F;
+        memcpy(b->u_NR, own.u_NR, sizeof own.u_NR);
+        memcpy(b->norm_O, own.norm_O, sizeof own.norm_O);
     }
 }
 
@@ -102,6 +121,10 @@ fw_status fw_activations_init(fw_activations *a, const fw_model *m, const fw_act
         a->dqkv_NS = carve(&c, N * (g->H + 2 * g->K) * g->D, t);
         a->do_NHD = carve(&c, N * g->H * g->D, t);
     }
+    const fw_projection_work work = fw_projection_work_of(m);
+    if (training && work.r > 0) a->du_NR = carve(&c, N * work.r, t);
+    if (training && work.I > 0) a->inputs_NI = carve(&c, N * work.I, t);
+    if (work.O > 0) a->outputs_NO = carve(&c, N * work.O, t);
     a->work_bytes = c.used_bytes - a->kept_bytes;
 
     a->target_nC = carve(&c, n * g->C, t);
@@ -139,8 +162,6 @@ void *fw_activations_x(const fw_activations *a, const fw_model *m, int64_t l) {
     if (a->options.mode == FW_ACTIVATIONS_FORWARD) return a->x_LNC;
     return fw_at(a->x_LNC, l * a->options.N_max * m->config.C, m->t);
 }
-
-static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* Rows of attention as block.c has them: q, k and v in one projection, or normed q and k in a buffer of their own. */
 static fw_attention_limits attention_limits(const fw_activation_options *o, const fw_model *m) {

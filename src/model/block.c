@@ -1,5 +1,7 @@
-/* One transformer block, forward and backward. Equation and legend: model/model.h. */
+/* One transformer block, forward and backward. Equation and legend: model/model.h; products with weights, and what
+ * adapters add to them: model/projection.h. */
 #include "model/model.h"
+#include "model/projection.h"
 
 /* The pieces of a row of packed queries, keys and values, and the distance from row to row in elements. With QK-norm
  * the normed and rotated q and k lie in a buffer of their own, because backward needs the raw ones; without, they are
@@ -26,47 +28,50 @@ static qkv_view view_rotated(const fw_model *m, const fw_block_activations *s) {
 
 static float attention_scale(const fw_model *m) { return 1.0f / __builtin_sqrtf((float)m->config.D); }
 
-static fw_status norm_input(const fw_model *m, fw_device *d, const void *w_unit, const fw_block_activations *s,
-                            const void *x_NC, int64_t N) {
-    const fw_model_config *g = &m->config;
-    return fw_rmsnorm_forward(d, s->norm1_NC, g->C, s->rstd1_N, x_NC, g->C,
-                              fw_at_const(w_unit, m->block.input_norm, m->t), g->rms_eps, N, 1, g->C, m->t);
+static fw_projection projection_of(const fw_model *m, fw_device *d, int64_t l, const fw_unit_weights *w,
+                                   const fw_activations *a, const fw_micro_batch *b) {
+    return (fw_projection){.m = m, .d = d, .w = w, .a = a, .s = &a->block[l], .b = b, .l = l};
 }
 
-static fw_status norm_mid(const fw_model *m, fw_device *d, const void *w_unit, const fw_block_activations *s,
-                          int64_t N) {
-    const fw_model_config *g = &m->config;
-    return fw_rmsnorm_forward(d, s->norm2_NC, g->C, s->rstd2_N, s->mid_NC, g->C,
-                              fw_at_const(w_unit, m->block.post_norm, m->t), g->rms_eps, N, 1, g->C, m->t);
+static fw_status norm_input(const fw_projection *p, const void *x_NC) {
+    const fw_model_config *g = &p->m->config;
+    return fw_rmsnorm_forward(p->d, p->s->norm1_NC, g->C, p->s->rstd1_N, x_NC, g->C,
+                              fw_weight(p->m, p->w, p->m->block[p->l].input_norm), g->rms_eps, p->b->N, 1, g->C,
+                              p->m->t);
+}
+
+static fw_status norm_mid(const fw_projection *p) {
+    const fw_model_config *g = &p->m->config;
+    return fw_rmsnorm_forward(p->d, p->s->norm2_NC, g->C, p->s->rstd2_N, p->s->mid_NC, g->C,
+                              fw_weight(p->m, p->w, p->m->block[p->l].post_norm), g->rms_eps, p->b->N, 1, g->C,
+                              p->m->t);
 }
 
 /* q and k as attention takes them. Without QK-norm in place: once only. */
-static fw_status rotate(const fw_model *m, fw_device *d, const void *w_unit, const fw_activations *a,
-                        const fw_block_activations *s, const fw_micro_batch *b) {
+static fw_status rotate(const fw_projection *p) {
+    const fw_model *m = p->m;
     const fw_model_config *g = &m->config;
-    const fw_block_offsets *at = &m->block;
+    const fw_block_places *at = &m->block[p->l];
+    const fw_block_activations *s = p->s;
+    const fw_micro_batch *b = p->b;
+    fw_device *d = p->d;
     qkv_view raw = view_packed(m, s->qkv_NS), r = view_rotated(m, s);
     if (g->qk_norm) {
-        const void *q_norm = fw_at_const(w_unit, at->q_norm, m->t), *k_norm = fw_at_const(w_unit, at->k_norm, m->t);
+        const void *q_norm = fw_weight(m, p->w, at->q_norm), *k_norm = fw_weight(m, p->w, at->k_norm);
         FW_TRY(fw_rmsnorm_forward(d, r.q, r.q_stride, s->rstd_q_NH, raw.q, raw.q_stride, q_norm, g->rms_eps, b->N, g->H,
                                   g->D, m->t));
         FW_TRY(fw_rmsnorm_forward(d, r.k, r.k_stride, s->rstd_k_NK, raw.k, raw.k_stride, k_norm, g->rms_eps, b->N, g->K,
                                   g->D, m->t));
     }
-    FW_TRY(fw_rope(d, r.q, r.q_stride, a->cos_PE, a->sin_PE, b->position_N, b->N, g->H, g->D, 1, m->t));
-    return fw_rope(d, r.k, r.k_stride, a->cos_PE, a->sin_PE, b->position_N, b->N, g->K, g->D, 1, m->t);
+    FW_TRY(fw_rope(d, r.q, r.q_stride, p->a->cos_PE, p->a->sin_PE, b->position_N, b->N, g->H, g->D, 1, m->t));
+    return fw_rope(d, r.k, r.k_stride, p->a->cos_PE, p->a->sin_PE, b->position_N, b->N, g->K, g->D, 1, m->t);
 }
 
 /* norm1, qkv, rotated q and k. */
-static fw_status project_qkv(const fw_model *m, fw_device *d, const void *w_unit, const fw_activations *a,
-                             const fw_block_activations *s, const void *x_NC, const fw_micro_batch *b) {
-    const fw_model_config *g = &m->config;
-    const fw_block_offsets *at = &m->block;
-    FW_TRY(norm_input(m, d, w_unit, s, x_NC, b->N));
-    FW_TRY(fw_matmul_forward(d, s->qkv_NS, s->norm1_NC, fw_at_const(w_unit, at->qkv, m->t),
-                             fw_at_const(w_unit, at->qkv_bias, m->t), b->N, (g->H + 2 * g->K) * g->D, g->C, m->t,
-                             m->t));
-    return rotate(m, d, w_unit, a, s, b);
+static fw_status project_qkv(const fw_projection *p, const void *x_NC) {
+    FW_TRY(norm_input(p, x_NC));
+    FW_TRY(fw_project_forward(p, fw_project_qkv, p->s->qkv_NS, p->s->norm1_NC));
+    return rotate(p);
 }
 
 /* Append the new rows of k and v to the cache: row i of it is [k K D | v K D]. */
@@ -101,66 +106,62 @@ static fw_status attend(const fw_model *m, fw_device *d, const fw_block_activati
 }
 
 /* Everything but the last product: from x to h, and x_mid. */
-static fw_status forward_to_h(const fw_model *m, fw_device *d, const void *w_unit, const fw_activations *a,
-                              const fw_block_activations *s, const void *x_NC, const fw_micro_batch *b,
-                              const fw_block_cache *cache) {
+static fw_status forward_to_h(const fw_projection *p, const void *x_NC, const fw_block_cache *cache) {
+    const fw_model *m = p->m;
     const fw_model_config *g = &m->config;
-    const fw_block_offsets *at = &m->block;
-    FW_TRY(project_qkv(m, d, w_unit, a, s, x_NC, b));
-    FW_TRY(attend(m, d, s, b, cache));
+    const fw_block_activations *s = p->s;
+    const int64_t N = p->b->N;
+    FW_TRY(project_qkv(p, x_NC));
+    FW_TRY(attend(m, p->d, s, p->b, cache));
 
-    const void *o_w = fw_at_const(w_unit, at->o, m->t), *o_bias = fw_at_const(w_unit, at->o_bias, m->t);
-    FW_TRY(fw_matmul_forward(d, s->mid_NC, s->o_NHD, o_w, o_bias, b->N, g->C, g->H * g->D, m->t, m->t));
-    FW_TRY(fw_add(d, s->mid_NC, s->mid_NC, x_NC, b->N * g->C, m->t));
+    FW_TRY(fw_project_forward(p, fw_project_o, s->mid_NC, s->o_NHD));
+    FW_TRY(fw_add(p->d, s->mid_NC, s->mid_NC, x_NC, N * g->C, m->t));
 
-    FW_TRY(norm_mid(m, d, w_unit, s, b->N));
-    FW_TRY(fw_matmul_forward(d, s->gate_up_N2F, s->norm2_NC, fw_at_const(w_unit, at->gate_up, m->t),
-                             fw_at_const(w_unit, at->gate_up_bias, m->t), b->N, 2 * g->F, g->C, m->t, m->t));
-    return fw_swiglu_forward(d, s->h_NF, s->gate_up_N2F, b->N, g->F, m->t);
+    FW_TRY(norm_mid(p));
+    FW_TRY(fw_project_forward(p, fw_project_gate_up, s->gate_up_N2F, s->norm2_NC));
+    return fw_swiglu_forward(p->d, s->h_NF, s->gate_up_N2F, N, g->F, m->t);
 }
 
-fw_status fw_block_forward(const fw_model *m, fw_device *d, int64_t l, const void *w_unit, fw_activations *a,
+fw_status fw_block_forward(const fw_model *m, fw_device *d, int64_t l, const fw_unit_weights *w, fw_activations *a,
                            const fw_micro_batch *b, fw_block_cache *cache) {
-    const fw_model_config *g = &m->config;
+    const fw_projection p = projection_of(m, d, l, w, a, b);
     const fw_block_activations *s = &a->block[l];
     const void *x_NC = fw_activations_x(a, m, l);
     void *out_NC = fw_activations_x(a, m, l + 1);
-    FW_TRY(forward_to_h(m, d, w_unit, a, s, x_NC, b, cache));
-    FW_TRY(fw_matmul_forward(d, a->dn_NC, s->h_NF, fw_at_const(w_unit, m->block.down, m->t),
-                             fw_at_const(w_unit, m->block.down_bias, m->t), b->N, g->C, g->F, m->t, m->t));
-    return fw_add(d, out_NC, s->mid_NC, a->dn_NC, b->N * g->C, m->t);
+    FW_TRY(forward_to_h(&p, x_NC, cache));
+    FW_TRY(fw_project_forward(&p, fw_project_down, a->dn_NC, s->h_NF));
+    return fw_add(d, out_NC, s->mid_NC, a->dn_NC, b->N * m->config.C, m->t);
 }
 
 /* d = gradient of x_out -> gradient of x_mid. */
-static fw_status backward_mlp(const fw_model *m, fw_device *d, const void *w_unit, float *g_unit,
-                              const fw_activations *a, const fw_block_activations *s, int64_t N) {
+static fw_status backward_mlp(const fw_projection *p) {
+    const fw_model *m = p->m;
     const fw_model_config *g = &m->config;
-    const fw_block_offsets *at = &m->block;
-    FW_TRY(fw_matmul_backward_input(d, a->dh_NF, a->d_NC, fw_at_const(w_unit, at->down, m->t), N, g->C, g->F, m->t));
-    FW_TRY(fw_matmul_backward_weight(d, g_unit + at->down, a->d_NC, s->h_NF, N, g->C, g->F, m->t));
-    if (at->down_bias >= 0) FW_TRY(fw_bias_backward(d, g_unit + at->down_bias, a->d_NC, N, g->C, m->t));
+    const fw_activations *a = p->a;
+    const fw_block_activations *s = p->s;
+    const fw_place norm = m->block[p->l].post_norm;
+    const int64_t N = p->b->N;
+    FW_TRY(fw_project_backward(p, fw_project_down, a->dh_NF, a->d_NC, s->h_NF));
 
     void *dgu_N2F = s->gate_up_N2F; /* takes the place of what it is computed from */
-    FW_TRY(fw_swiglu_backward(d, dgu_N2F, a->dh_NF, s->gate_up_N2F, N, g->F, m->t));
-    FW_TRY(fw_matmul_backward_input(d, a->dn_NC, dgu_N2F, fw_at_const(w_unit, at->gate_up, m->t), N, 2 * g->F, g->C,
-                                    m->t));
-    FW_TRY(fw_matmul_backward_weight(d, g_unit + at->gate_up, dgu_N2F, s->norm2_NC, N, 2 * g->F, g->C, m->t));
-    if (at->gate_up_bias >= 0) FW_TRY(fw_bias_backward(d, g_unit + at->gate_up_bias, dgu_N2F, N, 2 * g->F, m->t));
+    FW_TRY(fw_swiglu_backward(p->d, dgu_N2F, a->dh_NF, s->gate_up_N2F, N, g->F, m->t));
+    FW_TRY(fw_project_backward(p, fw_project_gate_up, a->dn_NC, dgu_N2F, s->norm2_NC));
 
-    return fw_rmsnorm_backward(d, a->d_NC, g->C, g_unit + at->post_norm, a->dn_NC, g->C, a->d_NC, s->mid_NC, g->C,
-                               fw_at_const(w_unit, at->post_norm, m->t), s->rstd2_N, N, 1, g->C, m->t);
+    return fw_rmsnorm_backward(p->d, a->d_NC, g->C, fw_gradient(p->w, norm), a->dn_NC, g->C, a->d_NC, s->mid_NC, g->C,
+                               fw_weight(m, p->w, norm), s->rstd2_N, N, 1, g->C, m->t);
 }
 
 /* d = gradient of x_mid -> gradient of x. */
-static fw_status backward_attention(const fw_model *m, fw_device *d, const void *w_unit, float *g_unit,
-                                    const fw_activations *a, const fw_block_activations *s, const void *x_NC,
-                                    const fw_micro_batch *b) {
+static fw_status backward_attention(const fw_projection *p, const void *x_NC) {
+    const fw_model *m = p->m;
     const fw_model_config *g = &m->config;
-    const fw_block_offsets *at = &m->block;
-    int64_t N = b->N, HD = g->H * g->D;
-    FW_TRY(fw_matmul_backward_input(d, a->do_NHD, a->d_NC, fw_at_const(w_unit, at->o, m->t), N, g->C, HD, m->t));
-    FW_TRY(fw_matmul_backward_weight(d, g_unit + at->o, a->d_NC, s->o_NHD, N, g->C, HD, m->t));
-    if (at->o_bias >= 0) FW_TRY(fw_bias_backward(d, g_unit + at->o_bias, a->d_NC, N, g->C, m->t));
+    const fw_block_places *at = &m->block[p->l];
+    const fw_activations *a = p->a;
+    const fw_block_activations *s = p->s;
+    const fw_micro_batch *b = p->b;
+    fw_device *d = p->d;
+    int64_t N = b->N;
+    FW_TRY(fw_project_backward(p, fw_project_o, a->do_NHD, a->d_NC, s->o_NHD));
 
     qkv_view r = view_rotated(m, s), raw = view_packed(m, s->qkv_NS), dr = view_packed(m, a->dqkv_NS);
     int64_t S = dr.q_stride;
@@ -170,35 +171,36 @@ static fw_status backward_attention(const fw_model *m, fw_device *d, const void 
     FW_TRY(fw_rope(d, dr.q, S, a->cos_PE, a->sin_PE, b->position_N, N, g->H, g->D, -1, m->t));
     FW_TRY(fw_rope(d, dr.k, S, a->cos_PE, a->sin_PE, b->position_N, N, g->K, g->D, -1, m->t));
     if (g->qk_norm) {
-        FW_TRY(fw_rmsnorm_backward(d, dr.q, S, g_unit + at->q_norm, dr.q, S, NULL, raw.q, S,
-                                   fw_at_const(w_unit, at->q_norm, m->t), s->rstd_q_NH, N, g->H, g->D, m->t));
-        FW_TRY(fw_rmsnorm_backward(d, dr.k, S, g_unit + at->k_norm, dr.k, S, NULL, raw.k, S,
-                                   fw_at_const(w_unit, at->k_norm, m->t), s->rstd_k_NK, N, g->K, g->D, m->t));
+        FW_TRY(fw_rmsnorm_backward(d, dr.q, S, fw_gradient(p->w, at->q_norm), dr.q, S, NULL, raw.q, S,
+                                   fw_weight(m, p->w, at->q_norm), s->rstd_q_NH, N, g->H, g->D, m->t));
+        FW_TRY(fw_rmsnorm_backward(d, dr.k, S, fw_gradient(p->w, at->k_norm), dr.k, S, NULL, raw.k, S,
+                                   fw_weight(m, p->w, at->k_norm), s->rstd_k_NK, N, g->K, g->D, m->t));
     }
 
-    FW_TRY(fw_matmul_backward_input(d, a->dn_NC, a->dqkv_NS, fw_at_const(w_unit, at->qkv, m->t), N, S, g->C, m->t));
-    FW_TRY(fw_matmul_backward_weight(d, g_unit + at->qkv, a->dqkv_NS, s->norm1_NC, N, S, g->C, m->t));
-    if (at->qkv_bias >= 0) FW_TRY(fw_bias_backward(d, g_unit + at->qkv_bias, a->dqkv_NS, N, S, m->t));
+    FW_TRY(fw_project_backward(p, fw_project_qkv, a->dn_NC, a->dqkv_NS, s->norm1_NC));
 
-    return fw_rmsnorm_backward(d, a->d_NC, g->C, g_unit + at->input_norm, a->dn_NC, g->C, a->d_NC, x_NC, g->C,
-                               fw_at_const(w_unit, at->input_norm, m->t), s->rstd1_N, N, 1, g->C, m->t);
+    return fw_rmsnorm_backward(d, a->d_NC, g->C, fw_gradient(p->w, at->input_norm), a->dn_NC, g->C, a->d_NC, x_NC, g->C,
+                               fw_weight(m, p->w, at->input_norm), s->rstd1_N, N, 1, g->C, m->t);
 }
 
-fw_status fw_block_backward(const fw_model *m, fw_device *d, int64_t l, const void *w_unit, float *g_unit,
-                            fw_activations *a, const fw_micro_batch *b) {
-    const fw_block_activations *s = &a->block[l];
+fw_status fw_block_backward(const fw_model *m, fw_device *d, int64_t l, const fw_unit_weights *w, fw_activations *a,
+                            const fw_micro_batch *b) {
+    const fw_projection p = projection_of(m, d, l, w, a, b);
     const void *x_NC = fw_activations_x(a, m, l);
     const fw_activation_mode mode = fw_activations_mode_of(&a->options, l);
     const bool selective = mode == FW_ACTIVATIONS_SELECTIVE;
-    if (mode == FW_ACTIVATIONS_RECOMPUTE) FW_TRY(forward_to_h(m, d, w_unit, a, s, x_NC, b, NULL));
+    if (mode == FW_ACTIVATIONS_RECOMPUTE) {
+        FW_TRY(forward_to_h(&p, x_NC, NULL));
+        FW_TRY(fw_project_remember(&p, fw_project_down, p.s->h_NF));
+    }
     if (selective) {
-        FW_TRY(norm_mid(m, d, w_unit, s, b->N));
-        FW_TRY(fw_swiglu_forward(d, s->h_NF, s->gate_up_N2F, b->N, m->config.F, m->t));
+        FW_TRY(norm_mid(&p));
+        FW_TRY(fw_swiglu_forward(d, p.s->h_NF, p.s->gate_up_N2F, b->N, m->config.F, m->t));
     }
-    FW_TRY(backward_mlp(m, d, w_unit, g_unit, a, s, b->N));
+    FW_TRY(backward_mlp(&p));
     if (selective) { /* in the place of the other norm */
-        FW_TRY(norm_input(m, d, w_unit, s, x_NC, b->N));
-        if (m->config.qk_norm) FW_TRY(rotate(m, d, w_unit, a, s, b));
+        FW_TRY(norm_input(&p, x_NC));
+        if (m->config.qk_norm) FW_TRY(rotate(&p));
     }
-    return backward_attention(m, d, w_unit, g_unit, a, s, x_NC, b);
+    return backward_attention(&p, x_NC);
 }

@@ -1,41 +1,110 @@
 #include "model/model.h"
 
-#include <stdio.h>
+#include "base/alloc.h"
 
-/* Offset of a parameter of block 0, or -1. */
-static int64_t find_in_block(const fw_param_table *table, const char *suffix) {
-    char name[FW_PARAM_NAME_BYTES];
-    snprintf(name, sizeof name, "model.layers.0.%s", suffix);
-    const fw_param *p = fw_param_table_find(table, name);
-    return p == NULL ? -1 : p->offset_n;
+#include <stddef.h>
+#include <string.h>
+
+/* ---- where things lie: every parameter of the tables is put into its place */
+
+static void place_linear(fw_linear_place *l, const fw_param *p, bool is_bias, bool trained) {
+    switch (p->kind) {
+    case FW_PARAM_LORA_A: l->a = p->offset_n; return;
+    case FW_PARAM_LORA_B: l->b = p->offset_n; return;
+    case FW_PARAM_MAGNITUDE: l->magnitude = p->offset_n; return;
+    case FW_PARAM_BASE:
+    case FW_PARAM_TIED_HEAD: *(is_bias ? &l->bias : &l->weight) = (fw_place){p->offset_n, trained};
+    }
+}
+
+static void place_in_block(fw_block_places *b, const fw_param *p, const char *name, bool trained) {
+    static const struct {
+        const char *suffix;
+        size_t offset;
+    } norms[] = {{".input_layernorm.weight", offsetof(fw_block_places, input_norm)},
+                 {".self_attn.q_norm.weight", offsetof(fw_block_places, q_norm)},
+                 {".self_attn.k_norm.weight", offsetof(fw_block_places, k_norm)},
+                 {".post_attention_layernorm.weight", offsetof(fw_block_places, post_norm)}};
+    const fw_linear linear = fw_linear_of_name(name);
+    if (linear < FW_LINEAR_N) {
+        place_linear(&b->linear[linear], p, strcmp(strrchr(name, '.'), ".bias") == 0, trained);
+        return;
+    }
+    for (size_t i = 0; i < sizeof norms / sizeof norms[0]; i++)
+        if (strstr(name, norms[i].suffix) != NULL)
+            *(fw_place *)(void *)((char *)b + norms[i].offset) = (fw_place){p->offset_n, trained};
+}
+
+/* Frozen parameters come first, so that a trained copy takes the place of its original. The head of a tied model stays at
+ * the embedding that is not trained, if there is one. */
+static void place_in_edge(fw_model *m, const fw_param *p, const char *name, bool trained) {
+    const fw_place place = {p->offset_n, trained};
+    if (p->kind == FW_PARAM_TIED_HEAD || strcmp(name, "lm_head.weight") == 0)
+        m->edge.head = place;
+    else if (strcmp(name, "model.norm.weight") == 0)
+        m->edge.final_norm = place;
+    else {
+        m->edge.embedding = place;
+        if (m->edge.head.at_n < 0) m->edge.head = place;
+    }
+}
+
+static void place_all(fw_model *m, const fw_param_table *t, bool trained) {
+    for (int32_t i = 0; i < t->param_n; i++) {
+        const fw_param *p = &t->param[i];
+        const char *name = m->table.param[p->base].name;
+        if (p->unit == 0)
+            place_in_edge(m, p, name, trained);
+        else
+            place_in_block(&m->block[p->unit - 1], p, name, trained);
+    }
+}
+
+static void start_places(fw_model *m) {
+    const fw_place none = {.at_n = -1};
+    m->edge = (fw_edge_places){none, none, none};
+    for (int64_t l = 0; l < m->config.L; l++) {
+        fw_block_places *b = &m->block[l];
+        *b = (fw_block_places){.input_norm = none, .q_norm = none, .k_norm = none, .post_norm = none};
+        for (int i = 0; i < FW_LINEAR_N; i++) {
+            fw_linear_place *p = &b->linear[i];
+            *p = (fw_linear_place){.weight = none, .bias = none, .a = -1, .b = -1, .magnitude = -1};
+            fw_linear_shape(&m->config, (fw_linear)i, &p->O, &p->I);
+            if (!m->adapted) continue;
+            p->r = fw_adapter_linear(&m->adapter, l, (fw_linear)i)->r;
+            p->scale = fw_adapter_linear(&m->adapter, l, (fw_linear)i)->scale;
+        }
+    }
+}
+
+fw_status fw_model_init_adapted(fw_model *m, const fw_model_config *config, fw_dtype t,
+                                const fw_adapter_request *adapter) {
+    *m = (fw_model){.config = *config, .t = t, .adapted = adapter != NULL};
+    fw_status status;
+    FW_TRY_OR(fw_param_table_init(&m->table, config), fail);
+    FW_TRY_OR(FW_NEW_ARRAY(m->block, (size_t)config->L), fail);
+    if (m->adapted) {
+        FW_TRY_OR(fw_adapter_resolve(&m->adapter, adapter, config, &m->table), fail);
+        FW_TRY_OR(fw_adapter_tables(&m->adapter, &m->table, &m->frozen, &m->trained), fail);
+    }
+    start_places(m);
+    if (m->adapted) place_all(m, &m->frozen, false);
+    place_all(m, fw_model_trained(m), true);
+    return FW_OK;
+fail:
+    fw_model_fini(m);
+    return status;
 }
 
 fw_status fw_model_init(fw_model *m, const fw_model_config *config, fw_dtype t) {
-    *m = (fw_model){.config = *config, .t = t};
-    FW_TRY(fw_param_table_init(&m->table, config));
-    const fw_param_table *table = &m->table;
-    m->block = (fw_block_offsets){
-        .input_norm = find_in_block(table, "input_layernorm.weight"),
-        .qkv = find_in_block(table, "self_attn.q_proj.weight"),
-        .qkv_bias = find_in_block(table, "self_attn.q_proj.bias"),
-        .q_norm = find_in_block(table, "self_attn.q_norm.weight"),
-        .k_norm = find_in_block(table, "self_attn.k_norm.weight"),
-        .o = find_in_block(table, "self_attn.o_proj.weight"),
-        .o_bias = find_in_block(table, "self_attn.o_proj.bias"),
-        .post_norm = find_in_block(table, "post_attention_layernorm.weight"),
-        .gate_up = find_in_block(table, "mlp.gate_proj.weight"),
-        .gate_up_bias = find_in_block(table, "mlp.gate_proj.bias"),
-        .down = find_in_block(table, "mlp.down_proj.weight"),
-        .down_bias = find_in_block(table, "mlp.down_proj.bias"),
-    };
-    m->edge.embedding = fw_param_table_find(table, "model.embed_tokens.weight")->offset_n;
-    m->edge.final_norm = fw_param_table_find(table, "model.norm.weight")->offset_n;
-    const fw_param *head = fw_param_table_find(table, "lm_head.weight");
-    m->edge.head = head == NULL ? m->edge.embedding : head->offset_n;
-    return FW_OK;
+    return fw_model_init_adapted(m, config, t, NULL);
 }
 
 void fw_model_fini(fw_model *m) {
     fw_param_table_fini(&m->table);
+    fw_param_table_fini(&m->frozen);
+    fw_param_table_fini(&m->trained);
+    fw_adapter_fini(&m->adapter);
+    fw_free(m->block);
     *m = (fw_model){0};
 }

@@ -19,14 +19,26 @@
 
 enum { FW_UNIT_ALIGN = 256, FW_PARAM_NAME_BYTES = 96 };
 
+/* What a parameter is: one of the model, or what an adapter adds (model/adapter.h). */
+typedef enum fw_param_kind {
+    FW_PARAM_BASE,
+    FW_PARAM_TIED_HEAD, /* the head of a tied model, trained apart: it begins as the embedding */
+    FW_PARAM_LORA_A,
+    FW_PARAM_LORA_B,
+    FW_PARAM_MAGNITUDE /* of DoRA */
+} fw_param_kind;
+
 typedef struct fw_param {
-    char name[FW_PARAM_NAME_BYTES]; /* as in Hugging Face files: "model.layers.0.self_attn.q_proj.weight" */
-    int64_t rows, cols;             /* [rows, cols]; a vector has rows = its size and cols = 0 */
-    int64_t n;                      /* elements */
+    char name[FW_PARAM_NAME_BYTES]; /* as in files: "model.layers.0.self_attn.q_proj.weight" */
+    fw_param_kind kind;
+    int32_t base;       /* in the table of all parameters of the model: itself, or the matrix that the adapter is for */
+    int64_t rows, cols; /* [rows, cols]; a vector has rows = its size and cols = 0 */
+    int64_t n;          /* elements */
     int32_t unit;
     int64_t offset_n; /* from the start of the unit, in elements */
     bool trainable;
-    bool decay; /* weight decay applies: matrices, not norms and biases */
+    bool decay;  /* weight decay applies: matrices, not norms and biases */
+    bool joined; /* starts right behind its neighbour, so that both are one matrix */
 } fw_param;
 
 typedef struct fw_param_table {

@@ -32,6 +32,27 @@ fw_activation_mode fw_plan_activation_mode(fw_recompute recompute) {
     return modes[recompute];
 }
 
+fw_adapter_request fw_plan_adapter_request(const fw_options *o) {
+    static const fw_adapter_bias biases[] = {[FW_LORA_BIAS_NONE] = FW_ADAPTER_BIAS_NONE,
+                                             [FW_LORA_BIAS_ALL] = FW_ADAPTER_BIAS_ALL,
+                                             [FW_LORA_BIAS_LORA_ONLY] = FW_ADAPTER_BIAS_LORA_ONLY};
+    static const fw_adapter_init starts[] = {[FW_LORA_INIT_DEFAULT] = FW_ADAPTER_INIT_DEFAULT,
+                                             [FW_LORA_INIT_GAUSSIAN] = FW_ADAPTER_INIT_GAUSSIAN,
+                                             [FW_LORA_INIT_RANDOM] = FW_ADAPTER_INIT_RANDOM};
+    return (fw_adapter_request){.r = o->lora_r,
+                                .alpha = o->lora_alpha,
+                                .dropout = o->lora_dropout,
+                                .target_modules = o->lora_target_modules,
+                                .modules_to_save = o->lora_modules_to_save,
+                                .layers_to_transform = o->lora_layers_to_transform,
+                                .rank_pattern = o->lora_rank_pattern,
+                                .alpha_pattern = o->lora_alpha_pattern,
+                                .rslora = o->use_rslora,
+                                .dora = o->use_dora,
+                                .bias = biases[o->lora_bias],
+                                .init = starts[o->lora_init]};
+}
+
 int64_t fw_plan_chunk_rows(int64_t asked, const fw_model *m, int64_t row_n) {
     int64_t row_bytes = m->config.V * (int64_t)(sizeof(float) + (m->t == FW_F32 ? 0 : fw_dtype_bytes(m->t)));
     int64_t rows = CHUNK_BYTES / row_bytes;

@@ -11,6 +11,8 @@ void fw_plan_input_from_options(fw_plan_input *in, const fw_options *options);
 
 /* What an option says of recomputing, as the model knows it. */
 fw_activation_mode fw_plan_activation_mode(fw_recompute recompute);
+/* The adapter that the options ask for; its texts are theirs. */
+fw_adapter_request fw_plan_adapter_request(const fw_options *options);
 
 /* Rows of logits that exist at a time, of `row_n` at most: as many as were asked for, or with 0 some 64 MiB of them. */
 int64_t fw_plan_chunk_rows(int64_t asked, const fw_model *model, int64_t row_n);

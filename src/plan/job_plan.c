@@ -5,7 +5,28 @@
 
 void fw_job_plan_fini(fw_job_plan *p) {
     fw_shard_layout_fini(&p->layout);
+    fw_shard_layout_fini(&p->frozen);
     *p = (fw_job_plan){0};
+}
+
+static uint64_t sent(const fw_shard_traffic *t) {
+    return t->all_reduce_bytes + t->reduce_scatter_bytes + t->all_gather_bytes;
+}
+
+/* The weights of the rank: what is trained and, with an adapter, what is frozen beside it; and what both send. */
+static fw_status lay_out_weights(fw_job_plan *p, const fw_plan_input *in, const fw_shard_options *shard) {
+    const fw_param_table *frozen_table = fw_model_frozen(in->model);
+    const fw_shard_options frozen = fw_units_frozen_options(shard);
+    fw_shard_traffic of_frozen;
+    if (frozen_table != NULL) FW_TRY(fw_shard_layout_init(&p->frozen, frozen_table, &frozen, in->world, &p->arena));
+    FW_TRY(fw_shard_layout_init(&p->layout, fw_model_trained(in->model), shard, in->world, &p->arena));
+    if (!shard->training) return FW_OK;
+    FW_TRY(fw_shard_traffic_of(&p->traffic, &p->layout, in->micro_n));
+    if (frozen_table == NULL) return FW_OK;
+    FW_TRY(fw_shard_traffic_of(&of_frozen, &p->frozen, in->micro_n));
+    p->frozen_bytes = of_frozen.all_gather_bytes;
+    p->traffic.all_gather_bytes += of_frozen.all_gather_bytes;
+    return FW_OK;
 }
 
 /* Everything for one strategy, whether it fits or not. */
@@ -16,7 +37,7 @@ static fw_status lay_out(fw_job_plan *p, const fw_plan_input *in, fw_shard_strat
     shard.sync_each = sync_each;
     fw_activations a;
     FW_TRY(fw_activations_init(&a, in->model, &in->activations, NULL));
-    fw_status status = fw_shard_layout_init(&p->layout, &in->model->table, &shard, in->world, &p->arena);
+    fw_status status = lay_out_weights(p, in, &shard);
     /* One piece: the three parts follow each other (their sizes are multiples of the alignment). */
     p->activation_block = fw_arena_add(&p->arena, FW_MEMORY_DEVICE, "activations kept for backward", a.kept_bytes);
     fw_arena_add(&p->arena, FW_MEMORY_DEVICE, "activations in passing", a.work_bytes);
@@ -26,14 +47,9 @@ static fw_status lay_out(fw_job_plan *p, const fw_plan_input *in, fw_shard_strat
     if (status == FW_OK) {
         fw_memory_plan_make(&p->memory, &p->arena, in->scratch_bytes, in->host_bytes);
         if (in->copy_bytes > 0) fw_memory_plan_add_host(&p->memory, "copy of the share, for saving", in->copy_bytes);
-        if (shard.training) status = fw_shard_traffic_of(&p->traffic, &p->layout, in->micro_n);
     }
     if (status != FW_OK) fw_job_plan_fini(p);
     return status;
-}
-
-static uint64_t sent(const fw_shard_traffic *t) {
-    return t->all_reduce_bytes + t->reduce_scatter_bytes + t->all_gather_bytes;
 }
 
 /* "held in full until the last micro-batch; holding takes 1.25 GiB a rank more and sends 3.01 GiB a step less" */

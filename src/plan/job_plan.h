@@ -5,7 +5,7 @@
 
 #include "model/model.h"
 #include "plan/memory_plan.h"
-#include "shard/shard.h"
+#include "shard/units.h"
 
 typedef struct fw_plan_input {
     const fw_model *model; /* borrowed, also by the plan */
@@ -23,9 +23,11 @@ enum { FW_PLAN_REASON_BYTES = 256 };
 
 typedef struct fw_job_plan {
     fw_arena arena;
-    fw_shard_layout layout;
+    fw_shard_layout layout; /* of what is trained */
+    fw_shard_layout frozen; /* of what is frozen beside it; empty without an adapter */
     fw_memory_plan memory;
     fw_shard_traffic traffic;                   /* of one rank in one step; 0 without training */
+    uint64_t frozen_bytes;                      /* of it, gathers of frozen weights */
     int activation_block, token_block;          /* in the arena */
     char strategy_reason[FW_PLAN_REASON_BYTES]; /* "ddp needs 5.10 GiB a rank, zero1 4.20 GiB, 4.00 GiB allowed; zero2
                                                    fits with 3.20 GiB"; "" when it was not chosen here */

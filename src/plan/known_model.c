@@ -1,7 +1,7 @@
 #include "plan/known_model.h"
 
 #include "base/json.h"
-#include "config/nearest.h"
+#include "base/nearest.h"
 
 #include <ctype.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
 #include "config/options_sharding.h"
 #include "machine/machine.h"
 #include "model/wrap_class.h"
-#include "plan/adapter.h"
+#include "plan/adapter_arithmetic.h"
 #include "plan/job_input.h"
 #include "plan/known_model.h"
 #include "plan/solve.h"

@@ -1,6 +1,6 @@
 #include "plan/scenario.h"
 
-#include "plan/adapter.h"
+#include "plan/adapter_arithmetic.h"
 #include "plan/job_input.h"
 #include "shard/shard_schedule.h"
 
@@ -61,7 +61,7 @@ fw_plan_input fw_plan_scenario_input(const fw_plan_scenario *s, fw_shard_strateg
                         .choose_sync = s->choose_sync,
                         .world = s->site.world,
                         .micro_n = s->micro_n,
-                        .token_bytes = fw_micro_batch_bytes(s->batch * s->length),
+                        .token_bytes = fw_micro_batch_bytes(s->batch * s->length, fw_model_drops(s->model)),
                         .scratch_bytes = scratch_bytes};
     in.shard.training = true;
     in.shard.strategy = strategy;

@@ -1,6 +1,6 @@
 /* Rows of what training does not have yet: other optimizers, offload, adapters. Arithmetic on the rows of a full
  * fine-tune and of a model that is only computed with; once training has one of them, its row is to come from there. */
-#include "plan/adapter.h"
+#include "plan/adapter_arithmetic.h"
 #include "plan/scenario.h"
 #include "shard/shard_schedule.h"
 

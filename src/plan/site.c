@@ -1,7 +1,7 @@
 #include "plan/site.h"
 
 #include "base/host.h"
-#include "config/nearest.h"
+#include "base/nearest.h"
 #include "machine/machine.h"
 #include "machine/nccl_ways.h"
 #include "shard/shard.h"

@@ -91,7 +91,7 @@ static fw_status make_groups(fw_shard *s) {
         FW_TRY(fw_comm_group(&s->group, s->comm, s->rank / S * S, 1, S));
     if (R == s->layout.world)
         s->replicas = s->comm;
-    else if (R > 1)
+    else if (R > 1 && !s->layout.options.frozen) /* replicas meet to sum gradients */
         FW_TRY(fw_comm_group(&s->replicas, s->comm, s->group_rank, S, R));
     return FW_OK;
 }
@@ -188,9 +188,13 @@ static void add_counters(fw_shard_counters *sum, const fw_comm *c) {
     sum->busy_ns += one.busy_ns;
 }
 
+void fw_shard_add_group_counters(const fw_shard *s, fw_shard_counters *sum) {
+    if (s->group != s->comm) add_counters(sum, s->group);
+    if (s->replicas != s->comm) add_counters(sum, s->replicas);
+}
+
 void fw_shard_get_counters(const fw_shard *s, fw_shard_counters *out) {
     *out = (fw_shard_counters){0};
     add_counters(out, s->comm);
-    if (s->group != s->comm) add_counters(out, s->group);
-    if (s->replicas != s->comm) add_counters(out, s->replicas);
+    fw_shard_add_group_counters(s, out);
 }

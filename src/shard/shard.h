@@ -10,7 +10,7 @@
  *   fw_shard_finish    gradients of all ranks have been summed where they are owned
  *   fw_shard_share     the owner has updated its range: every rank's compute weights follow
  *
- * Units of the model (model/param_table.h) are gathered, reduced and freed in *buckets* of one or more neighbouring
+ * Units of the model (model/param_table.h; one may be empty) are gathered, reduced and freed in *buckets* of one or more neighbouring
  * units, as `wrap` says. A bucket is one flat range of n elements, padded so that the S ranks of a shard group each own
  * one part of part_n elements; the parts of all buckets, one behind the other, are the rank's *share*.
  *
@@ -68,9 +68,10 @@ typedef struct fw_shard_options {
     fw_dtype t;          /* compute type: FW_F32 or FW_BF16 */
     fw_dtype gradient_t; /* of kept and sent gradients: FW_F32, or FW_BF16 when t is FW_BF16 */
     bool training;       /* false: weights in type t only; no gradients, no moments, no master beside bf16 */
-    bool sync_each;      /* reduce gradients after every micro-batch */
-    int prefetch;        /* buckets gathered ahead under zero3 and hsdp: 0, 1, 2 */
-    int group_n;         /* hsdp: ranks in a shard group, a divisor of the world; else ignored */
+    bool frozen;    /* the weights beside which others are trained (shard/units.h): never saved; without training */
+    bool sync_each; /* reduce gradients after every micro-batch */
+    int prefetch;   /* buckets gathered ahead under zero3 and hsdp: 0, 1, 2 */
+    int group_n;    /* hsdp: ranks in a shard group, a divisor of the world; else ignored */
     fw_shard_wrap wrap;
     int64_t wrap_min_n;
     bool records_leave; /* records are elsewhere between updates: weights to compute with are never taken from them */

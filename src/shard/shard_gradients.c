@@ -20,6 +20,7 @@ static fw_status start_sum(fw_shard *s, int32_t b, char *all) {
     const fw_dtype t = s->layout.options.gradient_t;
     fw_bucket_state *state = &s->state[b];
     FW_ASSERT(!state->scatter.started && !state->across.started);
+    if (bucket->n == 0) return FW_OK;
     char *part = all + bytes_of(s->group_rank * bucket->part_n, t);
     if (s->layout.S > 1) {
         state->scatter = (fw_flight){.request = {.label = state->label}, .started = true};

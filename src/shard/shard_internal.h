@@ -87,6 +87,9 @@ fw_status fw_shard_gradient_clear(fw_shard *s, int32_t b);
 /* This rank's part as fp32, valid until clear. */
 fw_status fw_shard_gradient_part_f32(fw_shard *s, int32_t b, int64_t first_n, int64_t n, float **g);
 
+/* Adds what the engine's own groups have sent: not its world, which others use as well. */
+void fw_shard_add_group_counters(const fw_shard *s, fw_shard_counters *sum);
+
 static inline fw_status fw_flight_wait(fw_comm *c, fw_flight *f) {
     if (!f->started) return FW_OK;
     f->started = false;

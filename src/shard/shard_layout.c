@@ -64,6 +64,11 @@ static void make_buckets(fw_shard_layout *l) {
 
 static size_t bytes_of(int64_t n, fw_dtype t) { return (size_t)n * fw_dtype_bytes(t); }
 
+/* What plans call it. */
+static const char *name(const fw_shard_options *o, const char *trained, const char *frozen) {
+    return o->frozen ? frozen : trained;
+}
+
 static void plan_weights(fw_shard_layout *l, fw_arena *arena) {
     const fw_shard_options *o = &l->options;
     const fw_memory_kind crossing = l->S > 1 ? FW_MEMORY_SHARED : FW_MEMORY_DEVICE;
@@ -72,27 +77,37 @@ static void plan_weights(fw_shard_layout *l, fw_arena *arena) {
     if (l->weights_in_place) {
         l->bytes.master = share;
         l->bytes.compute = bytes_of(l->full_n, FW_F32) - share;
-        l->block.compute = fw_arena_add(arena, crossing, "weights (fp32)", bytes_of(l->full_n, FW_F32));
+        l->block.compute = fw_arena_add(arena, crossing, name(o, "weights (fp32)", "frozen weights (fp32)"),
+                                        bytes_of(l->full_n, FW_F32));
         return;
     }
     if (fp32) {
         l->bytes.master = share;
         l->block.master =
-            fw_arena_add(arena, FW_MEMORY_DEVICE, l->S > 1 ? "weights (fp32, own share)" : "weights (fp32)", share);
+            fw_arena_add(arena, FW_MEMORY_DEVICE,
+                         l->S > 1 ? name(o, "weights (fp32, own share)", "frozen weights (fp32, own share)")
+                                  : name(o, "weights (fp32)", "frozen weights (fp32)"),
+                         share);
     }
     if (l->weights_full) {
         l->bytes.compute = bytes_of(l->full_n, o->t);
-        l->block.compute = fw_arena_add(arena, crossing, "weights (bf16)", l->bytes.compute);
+        l->block.compute =
+            fw_arena_add(arena, crossing, name(o, "weights (bf16)", "frozen weights (bf16)"), l->bytes.compute);
     } else if (l->weights_share) {
         l->bytes.compute = bytes_of(l->share_n, o->t);
-        l->block.compute = fw_arena_add(arena, FW_MEMORY_DEVICE, "weights (bf16, own share)", l->bytes.compute);
+        l->block.compute =
+            fw_arena_add(arena, FW_MEMORY_DEVICE,
+                         name(o, "weights (bf16, own share)", "frozen weights (bf16, own share)"), l->bytes.compute);
     }
     if (l->weights_full) return;
     l->weight_slot_n = l->bucket_n == 1 ? 0 : l->S == 1 ? 1 : 1 + o->prefetch;
     if (l->weight_slot_n > l->bucket_n - 1) l->weight_slot_n = l->bucket_n - 1;
     l->bytes.gathered = bytes_of(l->edge_n + l->weight_slot_n * l->block_n, o->t);
-    l->block.gathered = fw_arena_add(
-        arena, crossing, fp32 ? "units at work: weights (fp32)" : "units at work: weights (bf16)", l->bytes.gathered);
+    l->block.gathered =
+        fw_arena_add(arena, crossing,
+                     fp32 ? name(o, "units at work: weights (fp32)", "units at work: frozen weights (fp32)")
+                          : name(o, "units at work: weights (bf16)", "units at work: frozen weights (bf16)"),
+                     l->bytes.gathered);
 }
 
 static void plan_records(fw_shard_layout *l, fw_arena *arena) {
@@ -148,7 +163,7 @@ static void plan_memory(fw_shard_layout *l, fw_arena *arena) {
         plan_gradients(l, arena);
         plan_records(l, arena);
     }
-    if (l->S == 1) return;
+    if (l->S == 1 || o->frozen) return;
     int64_t largest = l->edge_n > l->block_n ? l->edge_n : l->block_n;
     l->bytes.staging = bytes_of(largest < STAGING_N ? largest : STAGING_N, FW_F32);
     l->block.staging = fw_arena_add(arena, FW_MEMORY_SHARED, "saving and loading", l->bytes.staging);
@@ -205,6 +220,7 @@ fw_status fw_shard_traffic_of(fw_shard_traffic *t, const fw_shard_layout *l, int
     FW_TRY(fw_shard_schedule_init(&schedule, l, FW_SHARD_PASS_TRAIN));
     for (int32_t b = 0; b < l->bucket_n; b++) {
         uint64_t part_g = bytes_of(l->bucket[b].part_n, o->gradient_t), part_w = bytes_of(l->bucket[b].part_n, o->t);
+        if (!o->training) continue;
         t->reduce_scatter_bytes += (S - 1) * part_g * reduce_n;
         t->all_reduce_bytes += 2 * (R - 1) * part_g / R * reduce_n;
         if (l->weights_full) t->all_gather_bytes += (S - 1) * part_w; /* once, after the update */

@@ -61,7 +61,7 @@ static fw_status start_gather(fw_shard *s, int32_t b, int slot) {
         }
     }
     FW_ASSERT(s->layout.S > 1 || part == own);
-    if (s->layout.S == 1) return FW_OK;
+    if (s->layout.S == 1 || bucket->n == 0) return FW_OK;
     state->weights = (fw_flight){.request = {.label = state->label}, .started = true};
     return fw_comm_all_gather(s->group, data, part, bucket->padded_n, t, &state->weights.request);
 }
@@ -93,7 +93,7 @@ static void take_pages(fw_shard *s) {
     const fw_shard_bytes *bytes = &s->layout.bytes;
     if (s->has_pages) return;
     s->has_pages = true;
-    fw_device_take_pages(s->device, s->gradient, bytes->gradient);
+    if (s->gradient != NULL) fw_device_take_pages(s->device, s->gradient, bytes->gradient);
     if (s->gradient_slot[0].data != NULL)
         fw_device_take_pages(s->device, s->gradient_slot[0].data,
                              bytes_of(s->layout.edge_n + s->layout.gradient_slot_n * s->layout.block_n, FW_F32));
@@ -174,7 +174,7 @@ fw_status fw_shard_weights_renew(fw_shard *s, int32_t b, char *record) {
     if (part == NULL) return FW_OK;
     float *master = fw_shard_master_part(s, b, record);
     if (master != NULL && part != (void *)master) FW_TRY(fw_cast(s->device, part, t, master, FW_F32, bucket->part_n));
-    if (!s->layout.weights_full || s->layout.S == 1) return FW_OK;
+    if (!s->layout.weights_full || s->layout.S == 1 || bucket->n == 0) return FW_OK;
     FW_TRY(fw_flight_wait(s->group, &state->weights));
     state->weights = (fw_flight){.request = {.label = state->label}, .started = true};
     void *all = s->compute + bucket->full_at_n * (int64_t)fw_dtype_bytes(t);

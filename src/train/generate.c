@@ -94,21 +94,22 @@ static fw_status advance(generation *g, int64_t n) {
         host->target_N[i] = i == n - 1 ? 0 : -1; /* marks the row whose logits are wanted */
     }
     fw_micro_batch b;
-    FW_TRY(fw_token_buffers_upload(&job->tokens, &b));
-    const void *w;
-    FW_TRY(fw_shard_begin(job->shard, FW_SHARD_PASS_FORWARD, false));
-    FW_TRY(fw_shard_acquire(job->shard, 0, FW_SHARD_FORWARD, &w, NULL));
-    FW_TRY(fw_edge_embed(&job->model, job->device, w, &job->activations, &b));
-    FW_TRY(fw_shard_release(job->shard, 0, FW_SHARD_FORWARD));
+    FW_TRY(fw_token_buffers_upload(&job->tokens, 0, &b));
+    const fw_units units = fw_job_units(job);
+    fw_unit_weights w;
+    FW_TRY(fw_units_begin(&units, FW_SHARD_PASS_FORWARD, false));
+    FW_TRY(fw_units_acquire(&units, 0, FW_SHARD_FORWARD, false, &w));
+    FW_TRY(fw_edge_embed(&job->model, job->device, &w, &job->activations, &b));
+    FW_TRY(fw_units_release(&units, 0, FW_SHARD_FORWARD));
     for (int32_t l = 0; l < job->model.config.L; l++) {
         fw_block_cache cache = {.kv = g->kv + (size_t)l * g->block_bytes, .length = g->length};
-        FW_TRY(fw_shard_acquire(job->shard, 1 + l, FW_SHARD_FORWARD, &w, NULL));
-        FW_TRY(fw_block_forward(&job->model, job->device, l, w, &job->activations, &b, &cache));
-        FW_TRY(fw_shard_release(job->shard, 1 + l, FW_SHARD_FORWARD));
+        FW_TRY(fw_units_acquire(&units, 1 + l, FW_SHARD_FORWARD, false, &w));
+        FW_TRY(fw_block_forward(&job->model, job->device, l, &w, &job->activations, &b, &cache));
+        FW_TRY(fw_units_release(&units, 1 + l, FW_SHARD_FORWARD));
     }
-    FW_TRY(fw_shard_acquire(job->shard, 0, FW_SHARD_LOSS, &w, NULL));
-    FW_TRY(fw_edge_logits(&job->model, job->device, w, &job->activations, b.row_n, 1, g->logits));
-    FW_TRY(fw_shard_release(job->shard, 0, FW_SHARD_LOSS));
+    FW_TRY(fw_units_acquire(&units, 0, FW_SHARD_LOSS, false, &w));
+    FW_TRY(fw_edge_logits(&job->model, job->device, &w, &job->activations, b.row_n, 1, g->logits));
+    FW_TRY(fw_units_release(&units, 0, FW_SHARD_LOSS));
     FW_TRY(fw_copy(job->device, g->host_logits, g->logits, (size_t)job->model.config.V * sizeof(float)));
     g->length += n;
     return FW_OK;

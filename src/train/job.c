@@ -9,6 +9,7 @@
 #include "model/wrap_class.h"
 #include "plan/job_input.h"
 #include "shard/rank_memory.h"
+#include "train/adapter_start.h"
 #include "train/interrupt.h"
 
 /* MEETING_S: ranks wait that long for each other at the start, or ddp_timeout when it is shorter. */
@@ -83,11 +84,19 @@ static fw_status open_tokenizer(fw_job *job, bool hash_weights) {
     return p.tokenizer_status;
 }
 
+static fw_status init_model(fw_job *job, const fw_model_config *config, const fw_options *o) {
+    const fw_dtype t = o->bf16 ? FW_BF16 : FW_F32;
+    job->seed = (uint64_t)o->seed;
+    if (!o->use_peft) return fw_model_init(&job->model, config, t);
+    const fw_adapter_request request = fw_plan_adapter_request(o);
+    return fw_model_init_adapted(&job->model, config, t, &request);
+}
+
 static fw_status open_model(fw_job *job, const fw_options *o, fw_job_needs needs) {
     FW_TRY(fw_strdup(&job->model_dir, o->model_name_or_path));
     fw_model_config config;
     FW_TRY(fw_model_config_load(&config, job->model_dir));
-    FW_TRY(fw_model_init(&job->model, &config, o->bf16 ? FW_BF16 : FW_F32));
+    FW_TRY(init_model(job, &config, o));
     FW_TRY(fw_model_folder_open(&job->folder, job->model_dir));
     FW_TRY(fw_model_folder_check(&job->folder, &job->model.table, &config));
     job->folder.threads = job->threads;
@@ -123,6 +132,11 @@ static fw_status read_unit(void *context, int32_t unit, int64_t first_n, int64_t
     return fw_model_folder_read(&job->folder, &job->model.table, unit, first_n, n, out);
 }
 
+static fw_status read_frozen(void *context, int32_t unit, int64_t first_n, int64_t n, float *out) {
+    fw_job *job = context;
+    return fw_model_folder_read(&job->folder, &job->model.frozen, unit, first_n, n, out);
+}
+
 /* What the options say about sharding. Evaluation and generation keep the whole model on every rank. */
 static fw_status shard_options(fw_plan_input *in, const fw_job *job, const fw_options *o, bool training) {
     in->shard = (fw_shard_options){.strategy = FW_SHARD_DDP, .t = job->model.t};
@@ -141,7 +155,7 @@ static fw_status make_plan(fw_job *job, const fw_options *o, const fw_activation
                         .activations = *a,
                         .world = world,
                         .micro_n = 1,
-                        .token_bytes = fw_micro_batch_bytes(a->N_max),
+                        .token_bytes = fw_micro_batch_bytes(a->N_max, fw_model_drops(&job->model)),
                         .host_bytes = host_bytes,
                         .copy_bytes = copy_bytes};
     FW_TRY(shard_options(&in, job, o, training));
@@ -171,14 +185,20 @@ static fw_status take(fw_job *job, const fw_activation_options *a) {
     FW_TRY(fw_activations_init(&job->activations, &job->model, a, fw_arena_at(arena, job->plan.activation_block)));
     fw_device_limits limits = fw_activations_limits(&job->activations, &job->model);
     FW_TRY(fw_device_reserve(job->device, &limits));
-    FW_TRY(fw_token_buffers_init(&job->tokens, job->device, fw_arena_at(arena, job->plan.token_block), a->N_max));
+    FW_TRY(fw_token_buffers_init(&job->tokens, job->device, fw_arena_at(arena, job->plan.token_block), a->N_max,
+                                 fw_model_drops(&job->model), job->seed));
     FW_TRY(fw_activations_fill_rope(&job->activations, &job->model, job->device));
+    if (job->model.adapted) FW_TRY(fw_shard_create(&job->frozen, &job->plan.frozen, arena, job->device, job->comm));
     FW_TRY(fw_shard_create(&job->shard, &job->plan.layout, arena, job->device, job->comm));
     fw_device_freeze(job->device, FW_FROZEN_WARN);
-    return FW_OK;
+    return job->model.adapted ? fw_shard_load(job->frozen, FW_SHARD_WEIGHT, read_frozen, job) : FW_OK;
 }
 
-fw_status fw_job_load_weights(fw_job *job) { return fw_shard_load(job->shard, FW_SHARD_WEIGHT, read_unit, job); }
+fw_status fw_job_load_weights(fw_job *job) {
+    if (!job->model.adapted) return fw_shard_load(job->shard, FW_SHARD_WEIGHT, read_unit, job);
+    fw_adapter_start start = {.model = &job->model, .folder = &job->folder, .seed = job->seed};
+    return fw_shard_load(job->shard, FW_SHARD_WEIGHT, fw_adapter_read_start, &start);
+}
 
 fw_status fw_job_allocate(fw_job *job, const fw_options *o, const fw_activation_options *a, bool training,
                           size_t host_bytes, size_t copy_bytes) {
@@ -190,6 +210,7 @@ fw_status fw_job_allocate(fw_job *job, const fw_options *o, const fw_activation_
 
 void fw_job_close(fw_job *job) {
     fw_shard_destroy(job->shard);
+    fw_shard_destroy(job->frozen);
     fw_token_buffers_fini(&job->tokens);
     fw_activations_fini(&job->activations);
     fw_rank_memory_free(&job->plan.arena, job->device);
@@ -259,11 +280,13 @@ fw_status fw_job_load_dataset(fw_job *job, const fw_options *o, const char *name
 
 size_t fw_job_dataset_bytes(const fw_dataset *d) { return d == NULL ? 0 : fw_dataset_bytes(d); }
 
+fw_units fw_job_units(const fw_job *job) { return (fw_units){.frozen = job->frozen, .trained = job->shard}; }
+
 fw_step fw_job_step(fw_job *job) {
     return (fw_step){.model = &job->model,
                      .device = job->device,
                      .comm = job->comm,
-                     .shard = job->shard,
+                     .units = fw_job_units(job),
                      .activations = &job->activations,
                      .tokens = &job->tokens};
 }

@@ -22,10 +22,12 @@ typedef struct fw_job {
     fw_model model;
     fw_tokenizer *tokenizer;
     fw_chat_template chat;
+    uint64_t seed;         /* of what an adapter begins with and of dropout */
     uint64_t weights_hash; /* which base this is: fw_model_folder_hash, of all ranks; 0 unless asked for */
     /* after fw_job_allocate */
     fw_job_plan plan;
-    fw_shard *shard;
+    fw_shard *frozen; /* NULL without an adapter */
+    fw_shard *shard;  /* what is trained, or all of the model */
     fw_activations activations;
     fw_token_buffers tokens;
 } fw_job;
@@ -52,6 +54,7 @@ fw_attention_choice fw_job_attention(const fw_options *options);
 fw_status fw_job_load_dataset(fw_job *job, const fw_options *options, const char *name, bool all_tokens,
                               fw_dataset **out, fw_dataset **held_out);
 size_t fw_job_dataset_bytes(const fw_dataset *dataset); /* takes NULL */
+fw_units fw_job_units(const fw_job *job);
 fw_step fw_job_step(fw_job *job);
 /* The most memory this rank ever held. Pages of other ranks' shared memory that it has worked on are resident here too,
  * but they are in the machine once: they are not counted. */

@@ -59,7 +59,7 @@ static fw_status make_identity(json_t **out, const fw_run_state *s) {
 static fw_status check_space(const fw_run_state *s) {
     uint64_t free_bytes, needed = 2 * (uint64_t)s->job->model.table.parameter_n;
     if (s->options->save_strategy != FW_WHEN_NO)
-        needed += fw_checkpoint_bytes(&s->job->model.table, fw_comm_world(s->job->comm));
+        needed += fw_checkpoint_bytes(fw_model_trained(&s->job->model), fw_comm_world(s->job->comm));
     FW_TRY(fw_disk_free(&free_bytes, s->options->output_dir));
     if (free_bytes < needed)
         return fw_fail(
@@ -154,7 +154,7 @@ static fw_status list_changes(const fw_run_state *s, const json_t *was) {
 static fw_status open_checkpoint(fw_run_state *s, const char *path, fw_checkpoint_files *files, fw_run_place *place) {
     fw_checkpoint_state state = {0};
     fw_status status;
-    FW_TRY(fw_checkpoint_open(files, path, &s->job->model.table, &state));
+    FW_TRY(fw_checkpoint_open(files, path, fw_model_trained(&s->job->model), &state));
     *place = (fw_run_place){state.step, state.epoch_i, state.position};
     if (is_writer(s)) {
         if (state.run != NULL) FW_TRY_OR(fw_run_compare(state.run, s->identity, path), done);
@@ -198,7 +198,7 @@ static fw_status start_fresh(fw_run_state *s, bool spoilt) {
 
 static fw_status take_copy(fw_run_state *s) {
     if (!s->options->save_async || s->options->save_strategy == FW_WHEN_NO) return FW_OK;
-    return fw_save_async_create(&s->async, s->job->shard, &s->job->model.table, fw_comm_rank(s->job->comm),
+    return fw_save_async_create(&s->async, s->job->shard, fw_model_trained(&s->job->model), fw_comm_rank(s->job->comm),
                                 fw_comm_world(s->job->comm), s->job->threads);
 }
 
@@ -256,7 +256,8 @@ static fw_status load_weights(fw_run_state *s, const char *path, int64_t *step) 
     fw_checkpoint_files files = {0};
     fw_checkpoint_state state = {0};
     fw_status status;
-    FW_TRY_OR(fw_comm_agree(s->job->comm, fw_checkpoint_open(&files, path, &s->job->model.table, &state)), done);
+    FW_TRY_OR(fw_comm_agree(s->job->comm, fw_checkpoint_open(&files, path, fw_model_trained(&s->job->model), &state)),
+              done);
     *step = state.step;
     if (state.step != s->last_saved_step) FW_TRY_OR(load(s, &files, 1), done);
 done:

@@ -20,7 +20,7 @@ static const float *view_own(void *context, fw_checkpoint_array array, const fw_
 }
 
 static fw_status write_part(fw_run_state *s, json_t **part, const char *dir) {
-    const fw_param_table *table = &s->job->model.table;
+    const fw_param_table *table = fw_model_trained(&s->job->model);
     const fw_shard_layout *layout = fw_shard_layout_of(s->job->shard);
     const int rank = fw_comm_rank(s->job->comm);
     fw_checkpoint_range *range;
@@ -96,7 +96,8 @@ static fw_status commit(fw_run_state *s, fw_checkpoint_writer *w, json_t *const 
     fw_checkpoint_state state = {0};
     fw_status status;
     FW_TRY_OR(describe(s, p, &state), done);
-    FW_TRY_OR(fw_checkpoint_commit(w, &s->job->model.table, part, fw_comm_world(s->job->comm), &state), done);
+    FW_TRY_OR(fw_checkpoint_commit(w, fw_model_trained(&s->job->model), part, fw_comm_world(s->job->comm), &state),
+              done);
     fw_free(s->last_checkpoint);
     s->last_checkpoint = w->staged.path;
     w->staged.path = NULL;
@@ -125,8 +126,8 @@ static fw_status begin(fw_run_state *s, fw_checkpoint_writer *w, int64_t step, c
         status = fw_behind_wait(&s->pruning); /* its room is counted on */
         make_room(s);
         if (status == FW_OK)
-            status = fw_checkpoint_begin(w, s->options->output_dir, s->job->model_dir, &s->job->model.table, step,
-                                         fw_comm_world(comm));
+            status = fw_checkpoint_begin(w, s->options->output_dir, s->job->model_dir, fw_model_trained(&s->job->model),
+                                         step, fw_comm_world(comm));
         if (status == FW_OK && strlen(w->staged.path_tmp) >= FW_COMM_EXCHANGE_BYTES)
             status = fw_fail(FW_ERR_OPTION, "the path %.64s... is longer than %d bytes", w->staged.path_tmp,
                              FW_COMM_EXCHANGE_BYTES);

@@ -10,43 +10,41 @@
 
 /* x[0] .. x[L], unit by unit. */
 static fw_status forward(fw_step *s, const fw_micro_batch *b) {
-    const void *w;
-    FW_TRY(fw_shard_acquire(s->shard, 0, FW_SHARD_FORWARD, &w, NULL));
-    FW_TRY(fw_edge_embed(s->model, s->device, w, s->activations, b));
-    FW_TRY(fw_shard_release(s->shard, 0, FW_SHARD_FORWARD));
+    fw_unit_weights w;
+    FW_TRY(fw_units_acquire(&s->units, 0, FW_SHARD_FORWARD, false, &w));
+    FW_TRY(fw_edge_embed(s->model, s->device, &w, s->activations, b));
+    FW_TRY(fw_units_release(&s->units, 0, FW_SHARD_FORWARD));
     for (int32_t l = 0; l < s->model->config.L; l++) {
-        FW_TRY(fw_shard_acquire(s->shard, 1 + l, FW_SHARD_FORWARD, &w, NULL));
-        FW_TRY(fw_block_forward(s->model, s->device, l, w, s->activations, b, NULL));
-        FW_TRY(fw_shard_release(s->shard, 1 + l, FW_SHARD_FORWARD));
+        FW_TRY(fw_units_acquire(&s->units, 1 + l, FW_SHARD_FORWARD, false, &w));
+        FW_TRY(fw_block_forward(s->model, s->device, l, &w, s->activations, b, NULL));
+        FW_TRY(fw_units_release(&s->units, 1 + l, FW_SHARD_FORWARD));
     }
     return FW_OK;
 }
 
 /* Losses of the targets; with grad_scale > 0 also the gradients of head and final norm, and of x[L]. */
 static fw_status loss(fw_step *s, const fw_micro_batch *b, float grad_scale, fw_loss_sum *sum) {
-    const void *w;
-    float *g = NULL;
-    FW_TRY(fw_shard_acquire(s->shard, 0, FW_SHARD_LOSS, &w, grad_scale > 0 ? &g : NULL));
-    FW_TRY(fw_edge_loss(s->model, s->device, w, g, s->activations, b, grad_scale));
-    FW_TRY(fw_shard_release(s->shard, 0, FW_SHARD_LOSS));
+    fw_unit_weights w;
+    FW_TRY(fw_units_acquire(&s->units, 0, FW_SHARD_LOSS, grad_scale > 0, &w));
+    FW_TRY(fw_edge_loss(s->model, s->device, &w, s->activations, b, grad_scale));
+    FW_TRY(fw_units_release(&s->units, 0, FW_SHARD_LOSS));
     return fw_token_buffers_add_losses(s->tokens, sum, s->activations->loss_n, b->n);
 }
 
 /* Each unit's gradients are handed over as soon as they are complete, and travel while earlier units compute. The edge
  * comes last: its embedding is used at the very beginning of forward. */
 static fw_status backward(fw_step *s, const fw_micro_batch *b, bool last_micro_batch) {
-    const void *w;
-    float *g;
+    fw_unit_weights w;
     for (int32_t l = (int32_t)s->model->config.L - 1; l >= 0; l--) {
-        FW_TRY(fw_shard_acquire(s->shard, 1 + l, FW_SHARD_BACKWARD, &w, &g));
-        FW_TRY(fw_block_backward(s->model, s->device, l, w, g, s->activations, b));
-        FW_TRY(fw_shard_reduce(s->shard, 1 + l, last_micro_batch));
-        FW_TRY(fw_shard_release(s->shard, 1 + l, FW_SHARD_BACKWARD));
+        FW_TRY(fw_units_acquire(&s->units, 1 + l, FW_SHARD_BACKWARD, true, &w));
+        FW_TRY(fw_block_backward(s->model, s->device, l, &w, s->activations, b));
+        FW_TRY(fw_shard_reduce(s->units.trained, 1 + l, last_micro_batch));
+        FW_TRY(fw_units_release(&s->units, 1 + l, FW_SHARD_BACKWARD));
     }
-    FW_TRY(fw_shard_acquire(s->shard, 0, FW_SHARD_GRADIENT, &w, &g));
-    FW_TRY(fw_edge_embed_backward(s->model, s->device, g, s->activations, b));
-    FW_TRY(fw_shard_reduce(s->shard, 0, last_micro_batch));
-    return fw_shard_release(s->shard, 0, FW_SHARD_GRADIENT);
+    FW_TRY(fw_units_acquire(&s->units, 0, FW_SHARD_GRADIENT, true, &w));
+    FW_TRY(fw_edge_embed_backward(s->model, s->device, &w, s->activations, b));
+    FW_TRY(fw_shard_reduce(s->units.trained, 0, last_micro_batch));
+    return fw_units_release(&s->units, 0, FW_SHARD_GRADIENT);
 }
 
 /* The sums of all ranks. */
@@ -70,14 +68,14 @@ static fw_status check_finite(int64_t step, const fw_loss_sum *sum, double grad_
 }
 
 /* One micro-batch of this rank: losses into *sum, gradients to the shard. */
-static fw_status run_micro_batch(fw_step *s, int64_t epoch, int64_t step_in_epoch, int64_t micro, bool last,
-                                 float grad_scale, fw_loss_sum *sum) {
+static fw_status run_micro_batch(fw_step *s, int64_t step, int64_t epoch, int64_t step_in_epoch, int64_t micro,
+                                 bool last, float grad_scale, fw_loss_sum *sum) {
     fw_micro_batch b;
     uint64_t at_ns = fw_trace_now();
     FW_TRY(fw_batcher_fill(s->batcher, epoch, step_in_epoch, micro, fw_comm_rank(s->comm), &s->tokens->host));
-    FW_TRY(fw_token_buffers_upload(s->tokens, &b));
+    FW_TRY(fw_token_buffers_upload(s->tokens, step, &b));
     at_ns = fw_trace_since(FW_TRACE_STEP, "batch", at_ns);
-    FW_TRY(fw_shard_begin(s->shard, FW_SHARD_PASS_TRAIN, !last));
+    FW_TRY(fw_units_begin(&s->units, FW_SHARD_PASS_TRAIN, !last));
     FW_TRY(forward(s, &b));
     at_ns = fw_trace_since(FW_TRACE_STEP, "forward", at_ns);
     FW_TRY(loss(s, &b, grad_scale, sum));
@@ -103,14 +101,14 @@ static fw_status run_step(fw_step *s, int64_t step, int64_t epoch, int64_t step_
     uint64_t start_ns = fw_trace_now(), at_ns;
 
     for (int64_t micro = 0; micro < micro_n; micro++)
-        FW_TRY(run_micro_batch(s, epoch, step_in_epoch, micro, micro == micro_n - 1, grad_scale, &sum));
+        FW_TRY(run_micro_batch(s, step, epoch, step_in_epoch, micro, micro == micro_n - 1, grad_scale, &sum));
     at_ns = fw_trace_now();
-    FW_TRY(fw_shard_finish(s->shard));
+    FW_TRY(fw_shard_finish(s->units.trained));
     at_ns = fw_trace_since(FW_TRACE_STEP, "last gradients", at_ns);
     FW_TRY(sum_over_ranks(s->comm, &sum));
 
     double squares;
-    FW_TRY(fw_shard_gradient_squares(s->shard, &squares));
+    FW_TRY(fw_shard_gradient_squares(s->units.trained, &squares));
     double norm = sqrt(squares);
     FW_TRY(fw_comm_agree(s->comm, check_finite(step, &sum, norm))); /* all fail alike; one of them says so */
     at_ns = fw_trace_since(FW_TRACE_STEP, "norm", at_ns);
@@ -119,7 +117,7 @@ static fw_status run_step(fw_step *s, int64_t step, int64_t epoch, int64_t step_
     o.step = step;
     o.learning_rate = (float)learning_rate;
     o.grad_scale = fw_optimizer_clip_factor(norm, s->max_grad_norm);
-    FW_TRY(fw_optimizer_update(s->shard, &s->model->table, s->device, &o));
+    FW_TRY(fw_optimizer_update(s->units.trained, fw_model_trained(s->model), s->device, &o));
     fw_trace_since(FW_TRACE_STEP, "update", at_ns);
     trace_step(step, start_ns);
 
@@ -146,8 +144,8 @@ fw_status fw_step_evaluate(fw_step *s, fw_batcher *batcher, fw_loss_sum *sum) {
         for (int64_t micro = 0; micro < micro_n; micro++) {
             fw_micro_batch b;
             FW_TRY(fw_batcher_fill(batcher, 0, step, micro, fw_comm_rank(s->comm), &s->tokens->host));
-            FW_TRY(fw_token_buffers_upload(s->tokens, &b));
-            FW_TRY(fw_shard_begin(s->shard, FW_SHARD_PASS_FORWARD, step < step_n - 1 || micro < micro_n - 1));
+            FW_TRY(fw_token_buffers_upload(s->tokens, 0, &b));
+            FW_TRY(fw_units_begin(&s->units, FW_SHARD_PASS_FORWARD, step < step_n - 1 || micro < micro_n - 1));
             FW_TRY(forward(s, &b));
             FW_TRY(loss(s, &b, 0, sum));
         }

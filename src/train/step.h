@@ -3,7 +3,7 @@
 #define FW_TRAIN_STEP_H
 
 #include "comm/comm.h"
-#include "shard/shard.h"
+#include "shard/units.h"
 #include "train/token_buffers.h"
 
 /* Everything a step works with; all borrowed. */
@@ -11,7 +11,7 @@ typedef struct fw_step {
     const fw_model *model;
     fw_device *device;
     fw_comm *comm;
-    fw_shard *shard;
+    fw_units units;
     fw_activations *activations;
     fw_token_buffers *tokens;
     fw_batcher *batcher;

@@ -1,11 +1,13 @@
 #include "train/token_buffers.h"
 
 #include "base/alloc.h"
+#include "base/rng.h"
 
 #include <math.h>
 
-fw_status fw_token_buffers_init(fw_token_buffers *t, fw_device *device, void *memory, int64_t cap_n) {
-    *t = (fw_token_buffers){.device = device, .cap_n = cap_n};
+fw_status fw_token_buffers_init(fw_token_buffers *t, fw_device *device, void *memory, int64_t cap_n, bool keys,
+                                uint64_t seed) {
+    *t = (fw_token_buffers){.device = device, .cap_n = cap_n, .seed = seed};
     fw_status status;
     FW_TRY_OR(fw_batch_init(&t->host, cap_n), fail);
     FW_TRY_OR(FW_NEW_ARRAY(t->row, (size_t)cap_n), fail);
@@ -14,6 +16,9 @@ fw_status fw_token_buffers_init(fw_token_buffers *t, fw_device *device, void *me
     int32_t **array[FW_MICRO_BATCH_ARRAYS] = {&t->id_N, &t->position_N, &t->first_N, &t->row_n, &t->label_n};
     for (int i = 0; i < FW_MICRO_BATCH_ARRAYS; i++)
         *array[i] = (int32_t *)((char *)memory + (size_t)i * fw_micro_batch_array_bytes(cap_n));
+    if (!keys) return FW_OK;
+    FW_TRY_OR(FW_NEW_ARRAY(t->key, (size_t)cap_n), fail);
+    t->key_N = (uint64_t *)(void *)((char *)memory + fw_micro_batch_bytes(cap_n, false));
     return FW_OK;
 fail:
     fw_token_buffers_fini(t);
@@ -26,10 +31,18 @@ void fw_token_buffers_fini(fw_token_buffers *t) {
     fw_free(t->row);
     fw_free(t->label);
     fw_free(t->loss_n);
+    fw_free(t->key);
     *t = (fw_token_buffers){0};
 }
 
-fw_status fw_token_buffers_upload(fw_token_buffers *t, fw_micro_batch *out) {
+static fw_status upload_keys(fw_token_buffers *t, int64_t step) {
+    const fw_batch *h = &t->host;
+    for (int64_t i = 0; i < h->n; i++)
+        t->key[i] = fw_rng_bits(t->seed, (uint64_t)step, (uint64_t)h->sample_N[i] << 32 | (uint32_t)h->position_N[i]);
+    return fw_copy(t->device, t->key_N, t->key, (size_t)h->n * sizeof *t->key);
+}
+
+fw_status fw_token_buffers_upload(fw_token_buffers *t, int64_t step, fw_micro_batch *out) {
     const fw_batch *h = &t->host;
     int64_t n = 0;
     for (int64_t i = 0; i < h->n; i++) {
@@ -51,7 +64,9 @@ fw_status fw_token_buffers_upload(fw_token_buffers *t, fw_micro_batch *out) {
                             .n = n,
                             .row_n = t->row_n,
                             .label_n = t->label_n};
-    return FW_OK;
+    if (t->key == NULL || step == 0) return FW_OK;
+    out->key_N = t->key_N;
+    return upload_keys(t, step);
 }
 
 fw_status fw_token_buffers_add_losses(fw_token_buffers *t, fw_loss_sum *sum, const float *loss_n, int64_t n) {

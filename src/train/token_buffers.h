@@ -12,14 +12,18 @@ typedef struct fw_token_buffers {
     int32_t *id_N, *position_N, *first_N, *row_n, *label_n; /* device */
     float *loss_n;                                          /* host copy of the losses */
     int64_t cap_n;
+    uint64_t *key, *key_N; /* host, device; NULL: no keys */
+    uint64_t seed;
 } fw_token_buffers;
 
-/* memory: fw_micro_batch_bytes(cap_n) of the device, borrowed. */
-fw_status fw_token_buffers_init(fw_token_buffers *out, fw_device *device, void *memory, int64_t cap_n);
+/* memory: fw_micro_batch_bytes(cap_n, keys) of the device, borrowed. keys: rows have keys for dropout, from `seed`. */
+fw_status fw_token_buffers_init(fw_token_buffers *out, fw_device *device, void *memory, int64_t cap_n, bool keys,
+                                uint64_t seed);
 void fw_token_buffers_fini(fw_token_buffers *t);
 
-/* Bring t->host to the device; *out borrows from t. */
-fw_status fw_token_buffers_upload(fw_token_buffers *t, fw_micro_batch *out);
+/* Bring t->host to the device; *out borrows from t. step: of training, from 1, or 0: nothing is dropped. A row's key is a
+ * function of seed, step, conversation and position: not of the rank, nor of the micro-batch. */
+fw_status fw_token_buffers_upload(fw_token_buffers *t, int64_t step, fw_micro_batch *out);
 
 /* Sum of losses as a fixed-point number of 2^-24: additions are exact, so the total does not depend on how tokens are
  * spread over micro-batches and ranks. */

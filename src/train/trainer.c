@@ -121,7 +121,8 @@ static fw_status allocate(trainer *t) {
                                .attention = fw_job_attention(o)};
     size_t token_bytes = fw_job_dataset_bytes(t->dataset) + fw_job_dataset_bytes(t->eval_dataset);
     const bool copies = o->save_async && o->save_strategy != FW_WHEN_NO;
-    const size_t copy_bytes = copies ? fw_save_async_bytes(&t->job.model.table, fw_comm_world(t->job.comm)) : 0;
+    const size_t copy_bytes =
+        copies ? fw_save_async_bytes(fw_model_trained(&t->job.model), fw_comm_world(t->job.comm)) : 0;
     FW_TRY(fw_job_allocate(&t->job, o, &a, true, token_bytes, copy_bytes));
     t->step = fw_job_step(&t->job);
     t->step.batcher = t->batcher;
@@ -220,7 +221,7 @@ static fw_status agree_after_step(trainer *t, bool *stop) {
 static void count_traffic(trainer *t) {
     fw_shard_counters now, *sum = &t->traffic;
     const fw_shard_counters *before = &t->read;
-    fw_shard_get_counters(t->job.shard, &now);
+    fw_units_get_counters(&t->step.units, &now);
     sum->all_reduce_bytes += now.all_reduce_bytes - before->all_reduce_bytes;
     sum->reduce_scatter_bytes += now.reduce_scatter_bytes - before->reduce_scatter_bytes;
     sum->all_gather_bytes += now.all_gather_bytes - before->all_gather_bytes;
@@ -279,7 +280,7 @@ static bool is_due(fw_when when, int64_t every, int64_t step, const fw_course *c
 
 static fw_status loop(trainer *t, int64_t first_step) {
     const fw_options *o = t->o;
-    fw_shard_get_counters(t->job.shard, &t->read);
+    fw_units_get_counters(&t->step.units, &t->read);
     for (int64_t step = first_step + 1; step <= t->step_n; step++) {
         fw_step_result result;
         uint64_t start_ns = fw_host_now_ns();
@@ -303,7 +304,7 @@ static fw_status loop(trainer *t, int64_t first_step) {
         if (must_evaluate) FW_TRY(evaluate(t, step));
         if (must_save) FW_TRY(save(t, step));
         if (must_evaluate || must_save)
-            fw_shard_get_counters(t->job.shard, &t->read); /* what they sent is not a step's */
+            fw_units_get_counters(&t->step.units, &t->read); /* what they sent is not a step's */
         if (stop && !last)
             return fw_fail(FW_ERR_INTERRUPTED, "stopped after step %lld of %lld", (long long)step,
                            (long long)t->step_n);
@@ -334,7 +335,7 @@ static fw_status prepare(trainer *t, int64_t *first_step) {
                                        fw_comm_world(t->job.comm)};
     if (t->o->max_time != NULL) FW_TRY(fw_options_read_time(&t->deadline.limit_s, t->o->max_time, "max_time"));
     t->deadline.save_s = /* until one was measured: a slow disk */
-        (double)fw_checkpoint_bytes(&t->job.model.table, 1) / 200e6;
+        (double)fw_checkpoint_bytes(fw_model_trained(&t->job.model), 1) / 200e6;
     FW_TRY(fw_comm_agree(t->job.comm, count_steps(t)));
     uint64_t memory_available = fw_host_memory_available();
     FW_TRY(allocate(t));

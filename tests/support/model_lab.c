@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "shard/rank_memory.h"
 #include "support/tiny_model.h"
+#include "train/adapter_start.h"
 
 #include <math.h>
 #include <stdatomic.h>
@@ -77,7 +78,7 @@ static fw_status open_model(fw_test_lab *lab) {
               done);
     FW_TRY_OR(fw_model_config_load(&config, dir), done);
     if (lab->options.untie) config.tied = false;
-    FW_TRY_OR(fw_model_init(&lab->model, &config, lab->options.t), done);
+    FW_TRY_OR(fw_model_init_adapted(&lab->model, &config, lab->options.t, lab->options.adapter), done);
     FW_TRY_OR(fw_model_folder_open(&lab->folder, dir), done);
     if (!lab->options.untie) FW_TRY_OR(fw_model_folder_check(&lab->folder, &lab->model.table, &config), done);
 done:
@@ -101,6 +102,17 @@ static fw_status read_unit(void *context, int32_t unit, int64_t first_n, int64_t
     return FW_OK;
 }
 
+static fw_status read_frozen(void *context, int32_t unit, int64_t first_n, int64_t n, float *out) {
+    fw_test_lab *lab = context;
+    return fw_model_folder_read(&lab->folder, &lab->model.frozen, unit, first_n, n, out);
+}
+
+static fw_status load_trained(fw_test_lab *lab) {
+    fw_adapter_start start = {.model = &lab->model, .folder = &lab->folder, .seed = 42};
+    if (!lab->model.adapted) return fw_shard_load(lab->shard, FW_SHARD_WEIGHT, read_unit, lab);
+    return fw_shard_load(lab->shard, FW_SHARD_WEIGHT, fw_adapter_read_start, &start);
+}
+
 static fw_status take_memory(fw_test_lab *lab) {
     int64_t N = fw_batcher_max_tokens(lab->batcher);
     fw_plan_input input = {.model = &lab->model,
@@ -116,7 +128,7 @@ static fw_status take_memory(fw_test_lab *lab) {
                            .shard = lab->options.shard,
                            .world = fw_comm_world(lab->comm),
                            .micro_n = lab->options.accumulation,
-                           .token_bytes = fw_micro_batch_bytes(N)};
+                           .token_bytes = fw_micro_batch_bytes(N, fw_model_drops(&lab->model))};
     input.shard.t = lab->options.t;
     input.shard.training = true;
     fw_memory_budget all = {.ranks = 1, .available_bytes = UINT64_MAX};
@@ -127,11 +139,14 @@ static fw_status take_memory(fw_test_lab *lab) {
                                fw_arena_at(arena, lab->plan.activation_block)));
     fw_device_limits limits = fw_activations_limits(&lab->activations, &lab->model);
     FW_TRY(fw_device_reserve(lab->device, &limits));
-    FW_TRY(fw_token_buffers_init(&lab->tokens, lab->device, fw_arena_at(arena, lab->plan.token_block), N));
+    FW_TRY(fw_token_buffers_init(&lab->tokens, lab->device, fw_arena_at(arena, lab->plan.token_block), N,
+                                 fw_model_drops(&lab->model), 42));
     FW_TRY(fw_activations_fill_rope(&lab->activations, &lab->model, lab->device));
     FW_TRY(fw_shard_create(&lab->shard, &lab->plan.layout, arena, lab->device, lab->comm));
+    if (lab->model.adapted) FW_TRY(fw_shard_create(&lab->frozen, &lab->plan.frozen, arena, lab->device, lab->comm));
     fw_device_freeze(lab->device, FW_FROZEN_STRICT); /* a step that allocates is an error */
-    return fw_shard_load(lab->shard, FW_SHARD_WEIGHT, read_unit, lab);
+    if (lab->model.adapted) FW_TRY(fw_shard_load(lab->frozen, FW_SHARD_WEIGHT, read_frozen, lab));
+    return load_trained(lab);
 }
 
 static fw_status open_lab(fw_test_lab *lab) {
@@ -154,7 +169,7 @@ static fw_status open_lab(fw_test_lab *lab) {
         .model = &lab->model,
         .device = lab->device,
         .comm = lab->comm,
-        .shard = lab->shard,
+        .units = {.frozen = lab->frozen, .trained = lab->shard},
         .activations = &lab->activations,
         .tokens = &lab->tokens,
         .batcher = lab->batcher,
@@ -175,6 +190,7 @@ fw_status fw_test_lab_open(fw_test_lab *lab, const fw_test_lab_options *options)
 
 void fw_test_lab_close(fw_test_lab *lab) {
     fw_shard_destroy(lab->shard);
+    fw_shard_destroy(lab->frozen);
     fw_token_buffers_fini(&lab->tokens);
     fw_activations_fini(&lab->activations);
     fw_rank_memory_free(&lab->plan.arena, lab->device);
@@ -201,7 +217,7 @@ fw_status fw_test_lab_gradient(fw_test_lab *lab, int64_t step_in_epoch, fw_step_
 }
 
 static fw_status read_all(fw_test_lab *lab, fw_shard_array array) {
-    const fw_param_table *table = &lab->model.table;
+    const fw_param_table *table = fw_model_trained(&lab->model);
     if (lab->flat == NULL) FW_TRY(FW_NEW_ARRAY(lab->flat, (size_t)table->total_n));
     for (int32_t unit = 0; unit < table->unit_n; unit++)
         FW_TRY(fw_shard_read(lab->shard, array, unit, 0, table->unit_size_n[unit],
@@ -218,7 +234,7 @@ fw_status fw_test_lab_state(fw_test_lab *lab, fw_shard_array array, const float 
 }
 
 const float *fw_test_lab_gradient_of(fw_test_lab *lab, const char *name, int64_t *n) {
-    const fw_param_table *table = &lab->model.table;
+    const fw_param_table *table = fw_model_trained(&lab->model);
     const float *m;
     FW_ASSERT(fw_test_lab_state(lab, FW_SHARD_EXP_AVG, &m) == FW_OK);
     *n = table->total_n;
@@ -250,19 +266,19 @@ static fw_status read_zeros(void *context, int32_t unit, int64_t first_n, int64_
 fw_status fw_test_lab_reset(fw_test_lab *lab) {
     FW_TRY(fw_shard_load(lab->shard, FW_SHARD_EXP_AVG, read_zeros, NULL));
     FW_TRY(fw_shard_load(lab->shard, FW_SHARD_EXP_AVG_SQ, read_zeros, NULL));
-    return fw_shard_load(lab->shard, FW_SHARD_WEIGHT, read_unit, lab);
+    return load_trained(lab);
 }
 
 static fw_status forward(fw_test_lab *lab, const fw_micro_batch *b) {
-    const void *w;
-    FW_TRY(fw_shard_begin(lab->shard, FW_SHARD_PASS_FORWARD, false));
-    FW_TRY(fw_shard_acquire(lab->shard, 0, FW_SHARD_FORWARD, &w, NULL));
-    FW_TRY(fw_edge_embed(&lab->model, lab->device, w, &lab->activations, b));
-    FW_TRY(fw_shard_release(lab->shard, 0, FW_SHARD_FORWARD));
+    fw_unit_weights w;
+    FW_TRY(fw_units_begin(&lab->step.units, FW_SHARD_PASS_FORWARD, false));
+    FW_TRY(fw_units_acquire(&lab->step.units, 0, FW_SHARD_FORWARD, false, &w));
+    FW_TRY(fw_edge_embed(&lab->model, lab->device, &w, &lab->activations, b));
+    FW_TRY(fw_units_release(&lab->step.units, 0, FW_SHARD_FORWARD));
     for (int32_t l = 0; l < lab->model.config.L; l++) {
-        FW_TRY(fw_shard_acquire(lab->shard, 1 + l, FW_SHARD_FORWARD, &w, NULL));
-        FW_TRY(fw_block_forward(&lab->model, lab->device, l, w, &lab->activations, b, NULL));
-        FW_TRY(fw_shard_release(lab->shard, 1 + l, FW_SHARD_FORWARD));
+        FW_TRY(fw_units_acquire(&lab->step.units, 1 + l, FW_SHARD_FORWARD, false, &w));
+        FW_TRY(fw_block_forward(&lab->model, lab->device, l, &w, &lab->activations, b, NULL));
+        FW_TRY(fw_units_release(&lab->step.units, 1 + l, FW_SHARD_FORWARD));
     }
     return FW_OK;
 }
@@ -280,24 +296,24 @@ fw_status fw_test_lab_logits(fw_test_lab *lab, int64_t sample, float *logits, in
     }
     host->n = host->target_n = n;
     fw_micro_batch b;
-    const void *w;
-    FW_TRY(fw_token_buffers_upload(&lab->tokens, &b));
+    fw_unit_weights w;
+    FW_TRY(fw_token_buffers_upload(&lab->tokens, 0, &b));
     FW_TRY(forward(lab, &b));
-    FW_TRY(fw_shard_acquire(lab->shard, 0, FW_SHARD_LOSS, &w, NULL));
-    FW_TRY(fw_edge_logits(&lab->model, lab->device, w, &lab->activations, b.row_n, n, logits));
-    return fw_shard_release(lab->shard, 0, FW_SHARD_LOSS);
+    FW_TRY(fw_units_acquire(&lab->step.units, 0, FW_SHARD_LOSS, false, &w));
+    FW_TRY(fw_edge_logits(&lab->model, lab->device, &w, &lab->activations, b.row_n, n, logits));
+    return fw_units_release(&lab->step.units, 0, FW_SHARD_LOSS);
 }
 
 fw_status fw_test_lab_losses(fw_test_lab *lab, int64_t step_in_epoch, int64_t micro_step, float *loss, int64_t cap,
                              int64_t *n) {
     fw_micro_batch b;
-    const void *w;
+    fw_unit_weights w;
     FW_TRY(fw_batcher_fill(lab->batcher, 0, step_in_epoch, micro_step, fw_comm_rank(lab->comm), &lab->tokens.host));
-    FW_TRY(fw_token_buffers_upload(&lab->tokens, &b));
+    FW_TRY(fw_token_buffers_upload(&lab->tokens, 0, &b));
     FW_TRY(forward(lab, &b));
-    FW_TRY(fw_shard_acquire(lab->shard, 0, FW_SHARD_LOSS, &w, NULL));
-    FW_TRY(fw_edge_loss(&lab->model, lab->device, w, NULL, &lab->activations, &b, 0));
-    FW_TRY(fw_shard_release(lab->shard, 0, FW_SHARD_LOSS));
+    FW_TRY(fw_units_acquire(&lab->step.units, 0, FW_SHARD_LOSS, false, &w));
+    FW_TRY(fw_edge_loss(&lab->model, lab->device, &w, &lab->activations, &b, 0));
+    FW_TRY(fw_units_release(&lab->step.units, 0, FW_SHARD_LOSS));
     FW_ASSERT(b.n <= cap);
     *n = b.n;
     return fw_copy(lab->device, loss, lab->activations.loss_n, (size_t)b.n * sizeof *loss);

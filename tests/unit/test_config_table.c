@@ -1,6 +1,6 @@
 /* config: the table of options holds together, and names are found, misspelt or not. */
+#include "base/nearest.h"
 #include "config/lookup.h"
-#include "config/nearest.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

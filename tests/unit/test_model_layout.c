@@ -108,8 +108,8 @@ static void test_param_table(void **state) {
     const fw_param *v = fw_param_table_find(t, "model.layers.2.self_attn.v_proj.weight");
     assert_int_equal(k->offset_n, q->offset_n + q->n);
     assert_int_equal(v->offset_n, k->offset_n + k->n);
-    assert_int_equal(m.block.qkv, q->offset_n);
-    assert_int_equal(m.edge.head, m.edge.embedding);
+    assert_int_equal(m.block[2].linear[FW_LINEAR_Q].weight.at_n, q->offset_n);
+    assert_int_equal(m.edge.head.at_n, m.edge.embedding.at_n);
     assert_null(fw_param_table_find(t, "lm_head.weight"));
     for (int32_t u = 0; u < t->unit_n; u++) assert_int_equal(t->unit_size_n[u] % FW_UNIT_ALIGN, 0);
     fw_model_fini(&m);

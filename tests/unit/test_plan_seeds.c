@@ -4,7 +4,7 @@
  * on disk do, and the other once, as memory does; the test says which is which. GB are 10^9 bytes. */
 #include "machine/gpu_card.h"
 #include "machine/machine.h"
-#include "plan/adapter.h"
+#include "plan/adapter_arithmetic.h"
 #include "plan/advice.h"
 #include "plan/report.h"
 #include "plan/split_model.h"

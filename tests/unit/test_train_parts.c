@@ -101,8 +101,8 @@ static void test_loss_sum(void **state) {
     fw_token_buffers t;
     assert_int_equal(fw_device_create(&d, "ref", NULL), FW_OK);
     void *memory;
-    assert_int_equal(fw_device_alloc(d, &memory, fw_micro_batch_bytes(N), "tokens"), FW_OK);
-    assert_int_equal(fw_token_buffers_init(&t, d, memory, N), FW_OK);
+    assert_int_equal(fw_device_alloc(d, &memory, fw_micro_batch_bytes(N, false), "tokens"), FW_OK);
+    assert_int_equal(fw_token_buffers_init(&t, d, memory, N, false, 0), FW_OK);
     fw_loss_sum whole = {0}, parts = {0};
     assert_int_equal(fw_token_buffers_add_losses(&t, &whole, loss, N), FW_OK);
     for (int i = N - 1; i >= 0; i--) assert_int_equal(fw_token_buffers_add_losses(&t, &parts, loss + i, 1), FW_OK);
@@ -114,7 +114,7 @@ static void test_loss_sum(void **state) {
     assert_int_equal(fw_token_buffers_add_losses(&t, &whole, &nan_loss, 1), FW_OK);
     assert_true(isnan(fw_loss_mean(&whole)));
     fw_token_buffers_fini(&t);
-    fw_device_free(d, memory, fw_micro_batch_bytes(N));
+    fw_device_free(d, memory, fw_micro_batch_bytes(N, false));
     fw_device_destroy(d);
 }
 

@@ -134,7 +134,7 @@ fw_status fw_cpu_rmsnorm_backward(fw_device *d, void *dx, int64_t dx_stride, flo
                                    .t = t};
     c.s = &s;
     fw_cpu_split(c.d, block_n, 1, N * G * C, rmsnorm_back_blocks, &c);
-    c.d->kernels->add_columns(dw_C, s.dw_partial, block_n, C, FW_F32, 0, C);
+    if (dw_C != NULL) c.d->kernels->add_columns(dw_C, s.dw_partial, block_n, C, FW_F32, 0, C);
     return FW_OK;
 }
 

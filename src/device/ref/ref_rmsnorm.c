@@ -33,7 +33,7 @@ fw_status fw_ref_rmsnorm_backward(fw_device *d, void *dx, int64_t dx_stride, flo
                                   const void *w_C, const float *rstd_NG, int64_t N, int64_t G, int64_t C, fw_dtype t) {
     (void)d;
     fw_dtype wide = fw_ref_wide(t);
-    for (int64_t c = 0; c < C; c++) {
+    for (int64_t c = 0; dw_C != NULL && c < C; c++) {
         double sum = 0;
         for (int64_t n = 0; n < N; n++)
             for (int64_t g = 0; g < G; g++)

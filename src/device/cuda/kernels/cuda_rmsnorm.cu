@@ -274,7 +274,7 @@ template <class T> int run(const fw_cuda_launch *l, const Backward<T> &s, float 
                         is_packed<T>(s.dx_add, s.C, s.dx_stride) && is_packed<T>(s.x, s.C, s.x_stride) &&
                         is_packed<T>(s.w_C, s.C, s.C);
     const int P = launch_fitting<T>(l, s, packed), status = launch_status();
-    return status != 0 ? status : launch_column_sums(l, dw_C, s.partial_PC, P, s.C);
+    return status != 0 || dw_C == nullptr ? status : launch_column_sums(l, dw_C, s.partial_PC, P, s.C);
 }
 
 } // namespace

@@ -1,6 +1,6 @@
 /* Arithmetic of adapters (LoRA: Hu and others 2021; QLoRA: Dettmers and others 2023). Training does not have them yet. */
-#ifndef FW_PLAN_ADAPTER_H
-#define FW_PLAN_ADAPTER_H
+#ifndef FW_PLAN_ADAPTER_ARITHMETIC_H
+#define FW_PLAN_ADAPTER_ARITHMETIC_H
 
 #include "model/model_config.h"
 

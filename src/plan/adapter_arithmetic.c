@@ -1,6 +1,6 @@
-#include "plan/adapter.h"
+#include "plan/adapter_arithmetic.h"
 
-#include "config/nearest.h"
+#include "base/nearest.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,0 +1,32 @@
+#include "shard/units.h"
+
+#include "shard/shard_internal.h"
+
+fw_status fw_units_begin(const fw_units *u, fw_shard_pass pass, bool more) {
+    if (u->frozen != NULL) FW_TRY(fw_shard_begin(u->frozen, pass, more));
+    return fw_shard_begin(u->trained, pass, more);
+}
+
+fw_status fw_units_acquire(const fw_units *u, int32_t unit, fw_shard_use use, bool gradient, fw_unit_weights *out) {
+    *out = (fw_unit_weights){0};
+    if (u->frozen != NULL && use != FW_SHARD_GRADIENT) FW_TRY(fw_shard_weights_acquire(u->frozen, unit, &out->frozen));
+    return fw_shard_acquire(u->trained, unit, use, &out->trained, gradient ? &out->g : NULL);
+}
+
+fw_status fw_units_release(const fw_units *u, int32_t unit, fw_shard_use use) {
+    if (u->frozen != NULL && use != FW_SHARD_GRADIENT) FW_TRY(fw_shard_weights_release(u->frozen, unit));
+    return fw_shard_release(u->trained, unit, use);
+}
+
+void fw_units_get_counters(const fw_units *u, fw_shard_counters *out) {
+    fw_shard_get_counters(u->trained, out);
+    if (u->frozen != NULL) fw_shard_add_group_counters(u->frozen, out);
+}
+
+fw_shard_options fw_units_frozen_options(const fw_shard_options *trained) {
+    fw_shard_options o = *trained;
+    o.training = o.sync_each = false;
+    o.gradient_t = FW_F32;
+    o.frozen = true;
+    return o;
+}
