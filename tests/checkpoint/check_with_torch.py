@@ -21,7 +21,8 @@ import read_checkpoint
 finewire, folder = sys.argv[1], sys.argv[2]
 manifest = read_checkpoint.read_manifest(folder)
 files = read_checkpoint.read_files(folder, manifest)
-want = {name: torch.frombuffer(read_checkpoint.read_tensor(tensor, files), dtype=torch.float32).reshape(tensor["shape"])
+block_bytes = manifest.get("block_bytes")
+want = {name: torch.frombuffer(read_checkpoint.read_tensor(tensor, files, block_bytes), dtype=torch.float32).reshape(tensor["shape"])
         for name, tensor in manifest["tensors"].items()}
 weights = [name for name in want if not name.startswith("optimizer.state.")]
 
