@@ -124,7 +124,7 @@ static fw_status begin(fw_run_state *s, fw_checkpoint_writer *w, int64_t step, c
     dir[0] = 0;
     if (is_writer(s)) {
         status = fw_behind_wait(&s->pruning); /* its room is counted on */
-        make_room(s);
+        if (status == FW_OK) make_room(s);
         if (status == FW_OK)
             status = fw_checkpoint_begin(w, s->options->output_dir, s->job->model_dir, fw_model_trained(&s->job->model),
                                          step, fw_comm_world(comm));
