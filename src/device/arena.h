@@ -6,6 +6,7 @@
  *
  *   device   | weights | moments | activations kept | in passing | loss chunk | ...     fw_device_alloc
  *   shared   | gradients | gathered units | ...                                         fw_comm_alloc
+ *   host     | offloaded state | ...                                                    shard/rank_memory.c
  *
  * Blocks start at multiples of FW_ARENA_ALIGN bytes; what lies between is counted in bytes[kind]. */
 #ifndef FW_DEVICE_ARENA_H
@@ -21,6 +22,7 @@ enum { FW_ARENA_ALIGN = 64, FW_ARENA_BLOCK_MAX = 32 };
 typedef enum fw_memory_kind {
     FW_MEMORY_DEVICE, /* private to the rank, where it computes */
     FW_MEMORY_SHARED, /* collectives work on it without a copy */
+    FW_MEMORY_HOST,   /* private to the rank, the host's, whatever computes */
     FW_MEMORY_KIND_N
 } fw_memory_kind;
 

@@ -26,15 +26,18 @@ void fw_memory_plan_make(fw_memory_plan *plan, const fw_arena *arena, size_t scr
     *plan = (fw_memory_plan){0};
     for (int i = 0; i < arena->block_n; i++) {
         const fw_arena_block *b = &arena->block[i];
-        add_row(plan, b->what, b->kind == FW_MEMORY_DEVICE ? FW_PLAN_DEVICE : FW_PLAN_SHARED, b->offset_bytes,
-                b->bytes);
+        static const fw_plan_place places[] = {[FW_MEMORY_DEVICE] = FW_PLAN_DEVICE,
+                                               [FW_MEMORY_SHARED] = FW_PLAN_SHARED,
+                                               [FW_MEMORY_HOST] = FW_PLAN_HOST};
+        add_row(plan, b->what, places[b->kind], b->offset_bytes, b->bytes);
     }
     add_row(plan, "scratch of operations", FW_PLAN_SCRATCH, 0, scratch_bytes);
     add_row(plan, "conversations as tokens", FW_PLAN_HOST, 0, host_bytes);
     add_row(plan, "program and libraries", FW_PLAN_HOST, 0, FW_PLAN_PROCESS_BYTES);
     plan->device_bytes = sum(arena->bytes[FW_MEMORY_DEVICE], scratch_bytes);
     plan->shared_bytes = arena->bytes[FW_MEMORY_SHARED];
-    plan->host_bytes = sum(host_bytes, FW_PLAN_PROCESS_BYTES);
+    plan->away_bytes = arena->bytes[FW_MEMORY_HOST];
+    plan->host_bytes = sum(sum(host_bytes, FW_PLAN_PROCESS_BYTES), plan->away_bytes);
     plan->total_bytes = sum(sum(plan->device_bytes, plan->shared_bytes), plan->host_bytes);
 }
 

@@ -29,7 +29,8 @@ typedef struct fw_memory_plan {
     int row_n;
     size_t device_bytes; /* the device's peak in the run, to the byte: arena and scratch */
     size_t shared_bytes; /* this rank's part of the memory that collectives work on */
-    size_t host_bytes;   /* what the host holds whatever computes: conversations, the program */
+    size_t away_bytes;   /* offloaded state in memory of the host, and room for what comes from a file: of the arena */
+    size_t host_bytes;   /* what the host holds whatever computes: these, conversations, the program */
     size_t total_bytes;  /* of one rank, with what the host holds */
 } fw_memory_plan;
 

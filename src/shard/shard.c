@@ -3,7 +3,7 @@
 
 #include "base/alloc.h"
 #include "shard/shard_internal.h"
-#include "shard/shard_record.h"
+#include "shard/shard_record_away.h"
 
 #include <stdio.h>
 
@@ -73,6 +73,8 @@ static void lay_out(fw_shard *s, const fw_arena *arena) {
     s->compute = fw_arena_at(arena, l->block.compute);
     s->gradient = fw_arena_at(arena, l->block.gradient);
     s->records = fw_arena_at(arena, l->block.records);
+    s->gradient_host = fw_arena_at(arena, l->block.gradient_host);
+    fw_shard_record_away_lay_out(s, arena);
     s->staging = fw_arena_at(arena, l->block.staging);
     lay_out_slots(s, s->weight_slot, fw_arena_at(arena, l->block.gathered), l->weight_slot_n, l->options.t);
     lay_out_slots(s, s->gradient_slot, fw_arena_at(arena, l->block.gradient_units), l->gradient_slot_n, FW_F32);
@@ -110,7 +112,11 @@ fw_status fw_shard_create(fw_shard **out, const fw_shard_layout *layout, const f
     FW_TRY_OR(FW_NEW_ARRAY(s->state, (size_t)layout->bucket_n), fail);
     for (int32_t b = 0; b < layout->bucket_n; b++) {
         name_bucket(&s->state[b], &layout->bucket[b], b);
-        s->state[b].weight_slot = s->state[b].gradient_slot = -1;
+        s->state[b].weight_slot = s->state[b].gradient_slot = s->state[b].record_slot = -1;
+    }
+    if (layout->bytes.file > 0) {
+        const fw_spill_options o = {.folder = layout->options.folder, .bytes = layout->bytes.file};
+        FW_TRY_OR(fw_spill_create(&s->spill, &o), fail);
     }
     FW_TRY_OR(fw_shard_schedule_init(&s->schedule[FW_SHARD_PASS_FORWARD], layout, FW_SHARD_PASS_FORWARD), fail);
     FW_TRY_OR(fw_shard_schedule_init(&s->schedule[FW_SHARD_PASS_TRAIN], layout, FW_SHARD_PASS_TRAIN), fail);
@@ -131,6 +137,7 @@ void fw_shard_destroy(fw_shard *s) {
         (void)fw_flight_wait(s->group, &state->scatter);
         (void)fw_flight_wait(s->replicas, &state->across);
     }
+    fw_spill_destroy(s->spill);
     if (s->group != s->comm) fw_comm_destroy(s->group);
     if (s->replicas != s->comm) fw_comm_destroy(s->replicas);
     for (int i = 0; i < 2; i++) fw_shard_schedule_fini(&s->schedule[i]);

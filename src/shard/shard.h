@@ -61,6 +61,13 @@ typedef enum fw_shard_wrap {
     FW_SHARD_WRAP_MODEL  /* all in one */
 } fw_shard_wrap;
 
+/* Where something is while it is not used. */
+typedef enum fw_shard_place {
+    FW_SHARD_HERE, /* memory of the device */
+    FW_SHARD_HOST,
+    FW_SHARD_FILE
+} fw_shard_place;
+
 enum { FW_SHARD_PREFETCH_MAX = 2 };
 
 typedef struct fw_shard_options {
@@ -75,7 +82,11 @@ typedef struct fw_shard_options {
     fw_shard_wrap wrap;
     int64_t wrap_min_n;
     bool records_leave; /* records are elsewhere between updates: weights to compute with are never taken from them */
-    bool poison;        /* tests: what was freed reads as NaN until it is filled again */
+    fw_shard_place records; /* where they are then; not HERE implies records_leave */
+    bool update_on_host;    /* HOST: they are updated there, and not brought to the device. FILE: always so */
+    bool apart;             /* memory of the device is not memory of the host */
+    const char *folder;     /* FILE: of the file; borrowed */
+    bool poison;            /* tests: what was freed reads as NaN until it is filled again */
 } fw_shard_options;
 
 /* Where the record of a bucket lies among those of a rank (shard/shard_record.h). */
@@ -89,8 +100,9 @@ typedef struct fw_bucket {
     int64_t n;      /* elements of its units */
     int64_t part_n; /* of one rank's part; padded_n = part_n * S >= n */
     int64_t padded_n;
-    int64_t share_at_n, full_at_n; /* where it starts in a share, and in an array of all buckets */
-    fw_shard_record record;        /* no bytes without training */
+    int64_t share_at_n, full_at_n;             /* where it starts in a share, and in an array of all buckets */
+    fw_shard_record record;                    /* no bytes without training */
+    uint64_t record_away_at, gradient_away_at; /* in bytes, of what is elsewhere: in the host's memory or the file */
 } fw_bucket;
 
 /* Bytes of one rank by kind; what the arena holds for the shard is their sum. */
@@ -102,6 +114,9 @@ typedef struct fw_shard_bytes {
     size_t gathered;       /* units at work: buffers for gathered or rounded weights */
     size_t gradient_units; /* units at work: gradients on their way */
     size_t staging;        /* saving and loading */
+    size_t record_slots;   /* records that are here for now */
+    size_t host;           /* records in memory of the host, and gradients on their way to them */
+    uint64_t file;         /* in the file: no memory */
 } fw_shard_bytes;
 
 /* The arithmetic of a strategy: who keeps what, where it lies, what crosses. Allocates no memory of the plan itself.
@@ -119,11 +134,15 @@ typedef struct fw_shard_layout {
     bool weights_full, weights_share;    /* compute weights are kept beside the master: all, or the share */
     bool weights_in_place;               /* fp32: the kept compute weights hold the master's share */
     bool gradients_full, gradient_units; /* gradients are kept in full; they pass through buffers of their own */
+    bool gradients_away;                 /* kept in the file, but for those of bucket 0: shard_gradients_away.c */
+    int record_slot_n;                   /* buffers for records of buckets other than 0; 0: they do not move */
+    size_t record_edge_bytes, record_block_bytes; /* of such a buffer: of bucket 0, of another */
     bool master_in_record;
     int array_n;                            /* arrays of the optimizer in a record */
     size_t record_bytes, record_most_bytes; /* all records of a rank, and the largest */
     struct {
         int master, compute, gradient, records, gathered, gradient_units, send, staging; /* blocks of the arena */
+        int record_slots, record_store, gradient_host;
     } block;
     fw_shard_bytes bytes;
 } fw_shard_layout;

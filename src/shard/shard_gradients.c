@@ -7,15 +7,18 @@
  *               bf16: slot -> rounded into send -> the same
  *   otherwise   bf16: slot -> rounded into send -> added to what is kept in full, summed over ranks after the last
  *
+ * Kept in the file: shard_gradients_away.c.
+ *
  * Sums over replicas (hsdp; ddp is one share with W replicas) follow those within the shard group. */
+#include "shard/shard_gradients_away.h"
 #include "shard/shard_internal.h"
+#include "shard/shard_record_away.h"
 
 static size_t bytes_of(int64_t n, fw_dtype t) { return (size_t)n * fw_dtype_bytes(t); }
 
 /* ---- sums over ranks */
 
-/* `all`: the bucket's padded_n elements; this rank's part is left with the sum over all ranks. */
-static fw_status start_sum(fw_shard *s, int32_t b, char *all) {
+fw_status fw_shard_gradient_start_sum(fw_shard *s, int32_t b, char *all) {
     const fw_bucket *bucket = fw_shard_bucket(s, b);
     const fw_dtype t = s->layout.options.gradient_t;
     fw_bucket_state *state = &s->state[b];
@@ -33,7 +36,7 @@ static fw_status start_sum(fw_shard *s, int32_t b, char *all) {
     return FW_OK;
 }
 
-static fw_status wait_for_sum(fw_shard *s, int32_t b) {
+fw_status fw_shard_gradient_wait_for_sum(fw_shard *s, int32_t b) {
     FW_TRY(fw_flight_wait(s->group, &s->state[b].scatter));
     return fw_flight_wait(s->replicas, &s->state[b].across);
 }
@@ -53,7 +56,7 @@ static fw_status settle(fw_shard *s, int32_t b) {
     const fw_bucket *bucket = fw_shard_bucket(s, b);
     const fw_dtype t = s->layout.options.gradient_t;
     const int slot = s->state[b].gradient_slot;
-    FW_TRY(wait_for_sum(s, b));
+    FW_TRY(fw_shard_gradient_wait_for_sum(s, b));
     if (slot < 0) return FW_OK;
     if (s->layout.options.sync_each) {
         void *kept = fw_shard_gradient_part(s, b);
@@ -83,8 +86,10 @@ static fw_status enter_slot(fw_shard *s, int32_t b) {
 fw_status fw_shard_gradient_acquire(fw_shard *s, int32_t unit, float **g) {
     int32_t b = s->layout.bucket_of_unit[unit];
     float *base;
-    FW_ASSERT(s->gradient != NULL);
-    if (s->layout.gradient_units) {
+    if (s->layout.gradients_away) {
+        FW_TRY(fw_shard_gradient_away_acquire(s, b));
+        base = s->gradient_slot[s->state[b].gradient_slot].data;
+    } else if (s->layout.gradient_units) {
         if (s->state[b].gradient_sent) FW_TRY(settle(s, b)); /* by an earlier micro-batch */
         if (s->state[b].gradient_slot < 0) FW_TRY(enter_slot(s, b));
         base = s->gradient_slot[s->state[b].gradient_slot].data;
@@ -100,22 +105,25 @@ fw_status fw_shard_reduce(fw_shard *s, int32_t unit, bool last_micro_batch) {
     const fw_bucket *bucket = fw_shard_bucket(s, b);
     const fw_shard_options *o = &s->layout.options;
     if (unit != bucket->first_unit) return FW_OK; /* backward comes to the bucket's first unit last */
+    if (last_micro_batch && b == s->layout.bucket_n - 1) FW_TRY(fw_shard_record_fetch_first(s)); /* backward begins */
+    if (s->layout.gradients_away) return fw_shard_gradient_away_reduce(s, b, last_micro_batch);
     const int slot = s->state[b].gradient_slot;
     if (slot >= 0 && o->gradient_t == FW_BF16)
         FW_TRY(fw_cast(s->device, s->send[slot], FW_BF16, s->gradient_slot[slot].data, FW_F32, bucket->padded_n));
     if (o->sync_each) {
         s->state[b].gradient_sent = true;
-        return start_sum(s, b, travelling(s, slot));
+        return fw_shard_gradient_start_sum(s, b, travelling(s, slot));
     }
     void *kept = fw_shard_gradient_full(s, b);
     if (slot >= 0) {
         FW_TRY(fw_add(s->device, kept, kept, s->send[slot], bucket->padded_n, o->gradient_t));
         leave_slot(s, b);
     }
-    return last_micro_batch ? start_sum(s, b, kept) : FW_OK;
+    return last_micro_batch ? fw_shard_gradient_start_sum(s, b, kept) : FW_OK;
 }
 
 fw_status fw_shard_finish(fw_shard *s) {
+    if (s->layout.gradients_away) return fw_shard_gradient_away_finish(s);
     /* Buckets were started last first; they arrive in that order. */
     for (int32_t b = s->layout.bucket_n - 1; b >= 0; b--) FW_TRY(settle(s, b));
     return FW_OK;
@@ -123,20 +131,31 @@ fw_status fw_shard_finish(fw_shard *s) {
 
 /* ---- the owner's side */
 
-fw_status fw_shard_gradient_part_f32(fw_shard *s, int32_t b, int64_t first_n, int64_t n, float **g) {
+/* part: this rank's, as it is kept; room: for as much in fp32, where it is kept in bf16. */
+static fw_status as_f32(fw_shard *s, const char *part, char *room, int64_t first_n, int64_t n, float **g) {
     const fw_dtype t = s->layout.options.gradient_t;
-    char *part = (char *)fw_shard_gradient_part(s, b) + bytes_of(first_n, t);
-    if (t == FW_F32) {
-        *g = (float *)(void *)part;
-        return FW_OK;
+    part += bytes_of(first_n, t);
+    *g = t == FW_F32 ? (float *)(uintptr_t)part : (float *)(void *)room + first_n;
+    return t == FW_F32 ? FW_OK : fw_cast(s->device, *g, FW_F32, part, t, n);
+}
+
+fw_status fw_shard_gradient_part_f32(fw_shard *s, int32_t b, int64_t first_n, int64_t n, float **g) {
+    if (s->layout.gradients_away) {
+        char *part;
+        FW_TRY(fw_shard_gradient_away_part(s, b, &part));
+        return as_f32(s, part, s->gradient_slot[s->state[b].gradient_slot].data, first_n, n, g);
     }
-    *g = (float *)s->gradient_slot[b == 0 ? 0 : 1].data + first_n; /* slots are empty between finish and backward */
-    return fw_cast(s->device, *g, FW_F32, part, t, n);
+    /* slots are empty between finish and backward */
+    return as_f32(s, fw_shard_gradient_part(s, b), s->gradient_slot[b == 0 ? 0 : 1].data, first_n, n, g);
 }
 
 fw_status fw_shard_gradient_clear(fw_shard *s, int32_t b) {
     const fw_bucket *bucket = fw_shard_bucket(s, b);
     const fw_dtype t = s->layout.options.gradient_t;
+    if (s->layout.gradients_away) {
+        fw_shard_gradient_away_clear(s, b);
+        return FW_OK;
+    }
     size_t part_bytes = bytes_of(bucket->part_n, t), before = bytes_of(s->group_rank * bucket->part_n, t);
     /* AdamW has cleared the fp32 gradients that it used; the parts of others, and bf16, are left. */
     if (t != FW_F32) FW_TRY(fw_zero(s->device, fw_shard_gradient_part(s, b), part_bytes));
@@ -148,25 +167,33 @@ fw_status fw_shard_gradient_clear(fw_shard *s, int32_t b) {
 
 /* Every rank sums the squares of one part of each bucket: its own, or with S = 1 the part that it would own if there
  * were no replicas, so that the bits do not depend on the strategy. */
+static int summing_ranks(const fw_shard *s) { return s->layout.S > 1 ? s->layout.S : s->layout.world; }
+
+fw_status fw_shard_gradient_part_squares(fw_shard *s, int32_t b, double *out) {
+    const fw_bucket *bucket = fw_shard_bucket(s, b);
+    int64_t first = 0, n = bucket->part_n;
+    if (s->layout.S == 1) {
+        n = fw_shard_part_n(bucket->n, summing_ranks(s));
+        first = s->rank * n < bucket->n ? s->rank * n : bucket->n;
+        if (n > bucket->n - first) n = bucket->n - first;
+    }
+    float *g;
+    if (s->layout.gradients_away) /* it is at hand: not fetched for this */
+        FW_TRY(as_f32(s, s->state[b].gradient_part, s->gradient_slot[s->state[b].gradient_slot].data, first, n, &g));
+    else
+        FW_TRY(fw_shard_gradient_part_f32(s, b, first, n, &g));
+    return fw_sum_squares(s->device, out, g, n);
+}
+
 fw_status fw_shard_gradient_squares(fw_shard *s, double *out) {
-    const int part_count = s->layout.S > 1 ? s->layout.S : s->layout.world;
     double mine = 0, all[FW_COMM_MAX_WORLD];
     for (int32_t b = 0; b < s->layout.bucket_n; b++) {
-        const fw_bucket *bucket = fw_shard_bucket(s, b);
-        int64_t first = 0, n = bucket->part_n;
-        if (s->layout.S == 1) {
-            n = fw_shard_part_n(bucket->n, part_count);
-            first = s->rank * n < bucket->n ? s->rank * n : bucket->n;
-            if (n > bucket->n - first) n = bucket->n - first;
-        }
-        float *g;
-        double squares;
-        FW_TRY(fw_shard_gradient_part_f32(s, b, first, n, &g));
-        FW_TRY(fw_sum_squares(s->device, &squares, g, n));
+        double squares = s->state[b].gradient_squares;
+        if (!s->layout.gradients_away) FW_TRY(fw_shard_gradient_part_squares(s, b, &squares));
         mine += squares;
     }
     FW_TRY(fw_comm_exchange(s->comm, all, &mine, sizeof mine));
     *out = 0;
-    for (int r = 0; r < part_count; r++) *out += all[r];
+    for (int r = 0; r < summing_ranks(s); r++) *out += all[r];
     return FW_OK;
 }

@@ -4,6 +4,7 @@
 
 #include "shard/shard.h"
 #include "shard/shard_schedule.h"
+#include "spill/spill.h"
 
 /* A collective that may be on its way. */
 typedef struct fw_flight {
@@ -19,12 +20,28 @@ typedef struct fw_slot {
 
 enum { FW_SHARD_SLOT_MAX = 2 + FW_SHARD_PREFETCH_MAX, FW_SHARD_LABEL_BYTES = 32 };
 
+/* What is kept of a gradient that is kept in the file. */
+typedef enum fw_gradient_life {
+    FW_GRADIENT_NONE,
+    FW_GRADIENT_ADDING,  /* a micro-batch is at it */
+    FW_GRADIENT_HELD,    /* of earlier micro-batches, not summed over ranks */
+    FW_GRADIENT_SUMMING, /* on its way between ranks */
+    FW_GRADIENT_SUMMED
+} fw_gradient_life;
+
 typedef struct fw_bucket_state {
     char label[FW_SHARD_LABEL_BYTES]; /* "edge", "layers.3", "layers.4-7" */
     fw_flight weights;                /* gather, or the all-gather after an update */
     fw_flight scatter, across;        /* gradients: within the shard group, then between replicas */
     int weight_slot, gradient_slot;   /* -1: none */
     bool gradient_sent;               /* what is in the gradient slot is complete and on its way: not to be added to */
+    /* Kept elsewhere: shard_gradients_away.c, shard_record_away.c. */
+    fw_spill_move gradient_move, record_move;
+    fw_gradient_life gradient_life;
+    char *gradient_part;     /* this rank's, summed, where it is in memory */
+    double gradient_squares; /* of the sum */
+    int record_slot;         /* -1: none */
+    bool record_changed;
 } fw_bucket_state;
 
 struct fw_shard {
@@ -43,11 +60,16 @@ struct fw_shard {
     float *master;
     char *compute, *gradient, *records;
     void *staging;
-    bool has_pages; /* gradients and units at work */
+    char *record_store, *gradient_host; /* in memory of the host; NULL: there is none */
+    fw_spill *spill;                    /* NULL: nothing is in a file */
+    fw_device *update_device;           /* what updates, where that is not the device */
+    bool has_pages;                     /* gradients and units at work */
     /* Slot 0 belongs to bucket 0, the others to the rest in turn. send[i] is the bf16 copy of gradient slot i. */
     fw_slot weight_slot[FW_SHARD_SLOT_MAX], gradient_slot[FW_SHARD_SLOT_MAX];
     void *send[FW_SHARD_SLOT_MAX];
     int next_gradient_slot;
+    fw_slot record_slot[FW_SHARD_SLOT_MAX];
+    int next_record_slot;
 
     fw_bucket_state *state;
     fw_shard_schedule schedule[2]; /* by fw_shard_pass */
@@ -82,6 +104,11 @@ fw_status fw_shard_weights_renew(fw_shard *s, int32_t b, char *record);
 
 /* shard_gradients.c */
 fw_status fw_shard_gradient_acquire(fw_shard *s, int32_t unit, float **g);
+/* `all`: a bucket's padded_n elements, of which this rank's part is left with the sum over all ranks once wait returns. */
+fw_status fw_shard_gradient_start_sum(fw_shard *s, int32_t b, char *all);
+fw_status fw_shard_gradient_wait_for_sum(fw_shard *s, int32_t b);
+/* This rank's share in the sum of the squares of a bucket. */
+fw_status fw_shard_gradient_part_squares(fw_shard *s, int32_t b, double *out);
 /* After the update: what is kept is zero again. */
 fw_status fw_shard_gradient_clear(fw_shard *s, int32_t b);
 /* This rank's part as fp32, valid until clear. */

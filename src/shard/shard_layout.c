@@ -2,8 +2,9 @@
 #include "shard/shard.h"
 
 #include "base/alloc.h"
+#include "shard/shard_gradients_away.h"
 #include "shard/shard_internal.h"
-#include "shard/shard_record.h"
+#include "shard/shard_record_away.h"
 
 /* Parts are multiples of this many elements: cache lines in every type, and whole blocks of a quantised state. */
 enum { PART_ALIGN = 64, STAGING_N = 1 << 20, GRADIENT_SLOTS = 2, ADAMW_ARRAYS = 2 };
@@ -119,14 +120,35 @@ static void plan_records(fw_shard_layout *l, fw_arena *arena) {
     fw_shard_record_lay_out(l);
     if (l->master_in_record) l->bytes.master = bytes_of(l->share_n, FW_F32);
     l->bytes.moments = l->record_bytes - (l->master_in_record ? l->bytes.master : 0);
-    l->block.records = fw_arena_add(arena, FW_MEMORY_DEVICE, what[l->master_in_record][l->S > 1], l->record_bytes);
+    const char *name = what[l->master_in_record][l->S > 1];
+    const fw_shard_options *o = &l->options;
+    if (o->records == FW_SHARD_HERE) {
+        l->block.records = fw_arena_add(arena, FW_MEMORY_DEVICE, name, l->record_bytes);
+        return;
+    }
+    l->bytes.master = o->t == FW_F32 ? l->bytes.master : 0;
+    l->bytes.moments = 0;
+    if (o->records == FW_SHARD_HOST && o->update_on_host) {
+        l->bytes.host += l->record_bytes;
+        l->block.records = fw_arena_add(arena, FW_MEMORY_HOST, "optimizer state, offloaded", l->record_bytes);
+    } else {
+        fw_shard_record_plan_away(l, arena, "optimizer state of units at work");
+    }
+    if (l->gradients_away) fw_shard_gradients_plan_away(l);
+    if (!o->apart || !o->update_on_host) return;
+    int64_t n = l->bucket[0].part_n;
+    for (int32_t b = 1; b < l->bucket_n; b++) n = larger(n, l->bucket[b].padded_n);
+    l->bytes.host += bytes_of(n, FW_F32);
+    l->block.gradient_host = fw_arena_add(arena, FW_MEMORY_HOST, "gradients on their way", bytes_of(n, FW_F32));
 }
 
 static void plan_gradients(fw_shard_layout *l, fw_arena *arena) {
     const fw_shard_options *o = &l->options;
     const bool fp32 = o->gradient_t == FW_F32;
-    l->bytes.gradient = bytes_of(l->gradients_full ? l->full_n : l->share_n, o->gradient_t);
-    if (l->gradients_full)
+    l->bytes.gradient = l->gradients_away ? 0 : bytes_of(l->gradients_full ? l->full_n : l->share_n, o->gradient_t);
+    if (l->gradients_away)
+        l->block.gradient = -1;
+    else if (l->gradients_full)
         l->block.gradient =
             fw_arena_add(arena, FW_MEMORY_SHARED, fp32 ? "gradients (fp32)" : "gradients (bf16)", l->bytes.gradient);
     else
@@ -135,7 +157,8 @@ static void plan_gradients(fw_shard_layout *l, fw_arena *arena) {
                          l->bytes.gradient);
     if (!l->gradient_units) return;
     /* Two, so that one travels while the next is computed; in bf16 it is the rounded copy that travels. */
-    l->gradient_slot_n = l->bucket_n - 1 < GRADIENT_SLOTS ? l->bucket_n - 1 : GRADIENT_SLOTS;
+    l->gradient_slot_n = l->gradients_away ? GRADIENT_SLOTS + 1 : GRADIENT_SLOTS; /* one more for the disk */
+    if (l->gradient_slot_n > l->bucket_n - 1) l->gradient_slot_n = l->bucket_n - 1;
     size_t units = bytes_of(l->edge_n + l->gradient_slot_n * l->block_n, FW_F32), send = 0;
     l->block.gradient_units =
         fw_arena_add(arena, fp32 ? FW_MEMORY_SHARED : FW_MEMORY_DEVICE, "units at work: gradients (fp32)", units);
@@ -153,12 +176,15 @@ static void plan_memory(fw_shard_layout *l, fw_arena *arena) {
     const bool one = o->strategy == FW_SHARD_DDP || l->S == 1;
     l->block.master = l->block.compute = l->block.gradient = l->block.records = -1;
     l->block.gathered = l->block.gradient_units = l->block.send = l->block.staging = -1;
+    l->block.record_slots = l->block.record_store = l->block.gradient_host = -1;
     l->weights_full = !sharded && !(one && master_alone);
     l->weights_share = !l->weights_full && o->t == FW_BF16 && !master_alone;
     l->weights_in_place = l->weights_full && o->t == FW_F32;
     plan_weights(l, arena);
     if (o->training) {
+        l->gradients_away = o->records == FW_SHARD_FILE;
         l->gradients_full = o->strategy == FW_SHARD_DDP || o->strategy == FW_SHARD_ZERO1 || !o->sync_each;
+        if (l->gradients_away) l->gradients_full = false;
         l->gradient_units = !l->gradients_full || o->sync_each || o->gradient_t == FW_BF16;
         plan_gradients(l, arena);
         plan_records(l, arena);
@@ -191,6 +217,9 @@ static fw_status choose_groups(fw_shard_layout *l, int world) {
 fw_status fw_shard_layout_init(fw_shard_layout *l, const fw_param_table *table, const fw_shard_options *options,
                                int world, fw_arena *arena) {
     *l = (fw_shard_layout){.options = *options, .table = table};
+    if (!options->training) l->options.records = FW_SHARD_HERE;
+    if (l->options.records == FW_SHARD_FILE) l->options.update_on_host = true;
+    if (l->options.records != FW_SHARD_HERE) l->options.records_leave = true;
     FW_ASSERT(options->gradient_t == FW_F32 || options->t == FW_BF16);
     FW_TRY(choose_groups(l, world));
     fw_status status;

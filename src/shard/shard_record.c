@@ -1,6 +1,7 @@
 #include "shard/shard_record.h"
 
 #include "shard/shard_internal.h"
+#include "shard/shard_record_away.h"
 
 size_t fw_shard_record_at(const fw_shard_layout *l, int32_t b, int array) {
     FW_ASSERT(array < l->array_n);
@@ -20,15 +21,13 @@ void fw_shard_record_lay_out(fw_shard_layout *l) {
     }
 }
 
-/* They lie in memory of the device and stay there: to open one is to know where it is. */
+/* Where they stay in one place, to open one is to know where it is. */
 fw_status fw_shard_record_open(fw_shard *s, int32_t b, fw_shard_record_use use, char **out) {
-    (void)use;
+    if (s->layout.block.record_slots >= 0) return fw_shard_record_away_open(s, b, use, out);
     *out = s->records == NULL ? NULL : s->records + fw_shard_bucket(s, b)->record.at_bytes;
     return FW_OK;
 }
 
 fw_status fw_shard_record_close(fw_shard *s, int32_t b) {
-    (void)s;
-    (void)b;
-    return FW_OK;
+    return s->layout.block.record_slots >= 0 ? fw_shard_record_away_close(s, b) : FW_OK;
 }

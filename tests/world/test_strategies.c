@@ -3,6 +3,7 @@
  * poisoned, so that a unit used after its release shows. */
 #include "base/alloc.h"
 #include "support/model_lab.h"
+#include "support/scratch.h"
 #include "support/world.h"
 
 #include <setjmp.h>
@@ -16,7 +17,7 @@
 #include <string.h>
 
 /* Thirteen documents: the last window of an epoch is short, and some ranks then have nothing. */
-enum { STEP_N = 4, DOCUMENT_N = 13, CASES_MAX = 24 };
+enum { STEP_N = 4, DOCUMENT_N = 13, CASES_MAX = 48 };
 
 typedef struct course {
     double loss[STEP_N], grad_norm[STEP_N];
@@ -201,6 +202,61 @@ static void bf16_gradients(const char *variant, int world) {
     assert_int_equal(fw_test_world(world, run_rank, &f), 0);
 }
 
+/* Optimizer state elsewhere: in memory of the host, updated there or brought in; in a file, gradients with it. The same bits
+ * as where everything stays, under every strategy, with one micro-batch and with three that are held. */
+static void places(const char *variant, fw_dtype t, int world, const char *folder) {
+    static const struct {
+        fw_shard_place records;
+        bool update_on_host;
+    } ways[] = {{FW_SHARD_HOST, true}, {FW_SHARD_HOST, false}, {FW_SHARD_FILE, true}};
+    family f = {.variant = variant, .t = t, .world = world};
+    for (int64_t accumulation = 1; accumulation <= 3; accumulation += 2) {
+        const int first = add(&f, (fw_shard_options){.strategy = FW_SHARD_DDP}, accumulation, -1, 0);
+        for (int s = FW_SHARD_DDP; s <= FW_SHARD_HSDP; s++)
+            for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+                fw_shard_options o = {.strategy = (fw_shard_strategy)s,
+                                      .sync_each = accumulation == 1,
+                                      .prefetch = 1,
+                                      .group_n = world,
+                                      .records = ways[i].records,
+                                      .update_on_host = ways[i].update_on_host,
+                                      .folder = folder};
+                add(&f, o, accumulation, first, 0);
+            }
+    }
+    fw_shard_options last = {.strategy = FW_SHARD_ZERO3, .sync_each = true, .records = FW_SHARD_FILE, .folder = folder};
+    last.wrap = FW_SHARD_WRAP_SIZE;
+    last.wrap_min_n = 1 << 20;
+    add(&f, last, 1, 0, 1e-5);
+    last.wrap = FW_SHARD_WRAP_MODEL;
+    add(&f, last, 1, 0, 1e-5);
+    if (t == FW_BF16) {
+        const int rounded = add(&f, (fw_shard_options){.strategy = FW_SHARD_DDP, .gradient_t = FW_BF16}, 1, 0, 2e-2);
+        for (int s = FW_SHARD_DDP; s <= FW_SHARD_ZERO3; s++)
+            add(&f,
+                (fw_shard_options){.strategy = (fw_shard_strategy)s,
+                                   .gradient_t = FW_BF16,
+                                   .sync_each = true,
+                                   .records = FW_SHARD_FILE,
+                                   .folder = folder},
+                1, rounded, 0);
+    }
+    assert_int_equal(fw_test_world(world, run_rank, &f), 0);
+}
+
+static void test_places(void **state) {
+    (void)state;
+    char folder[FW_TEST_PATH_BYTES];
+    fw_test_scratch_make(folder);
+    places("qwen2_tied", FW_BF16, 1, folder);
+    places("llama_tied", FW_F32, 1, folder);
+    places("qwen3_untied", FW_BF16, 2, folder);
+    places("llama_tied", FW_F32, 2, folder);
+    places("qwen2_tied", FW_BF16, 3, folder);
+    places("qwen3_untied", FW_F32, 4, folder);
+    fw_test_scratch_remove(folder);
+}
+
 static void test_fp32(void **state) {
     (void)state;
     all_strategies("llama_tied", FW_F32, 1);
@@ -231,6 +287,6 @@ static void test_bf16_gradients(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_fp32), cmocka_unit_test(test_bf16),
-                                       cmocka_unit_test(test_bf16_gradients)};
+                                       cmocka_unit_test(test_bf16_gradients), cmocka_unit_test(test_places)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
