@@ -25,8 +25,8 @@ static void warn(const fw_plan_report *r, const fw_options *o) {
     const struct {
         const char *name;
         bool given;
-    } idle[] = {{"offload_optimizer_device", o->offload_optimizer_device != FW_OFFLOAD_NONE},
-                {"offload_param_device", o->offload_param_device != FW_OFFLOAD_NONE},
+    } idle[] = {{"offload_optimizer", o->offload_optimizer != FW_OFFLOAD_NONE},
+                {"offload_params", o->offload_params != FW_OFFLOAD_NONE},
                 {"sync_each_batch", o->sync_each_batch != FW_TOGGLE_AUTO}};
     for (size_t i = 0; i < sizeof idle / sizeof idle[0]; i++)
         if (idle[i].given)

@@ -76,16 +76,15 @@ static const fw_foreign_row rows[] = {
 };
 
 /* deepspeed_config of the YAML itself; deepspeed_config_file names a JSON file instead. */
-static const char no_offload[] = "finewire does not offload; write none";
 static const fw_foreign_row deepspeed_rows[] = {
     {.path = "deepspeed_config_file", .option = "deepspeed"},
     {.path = "zero_stage", .option = "zero_stage"},
     {.path = "gradient_accumulation_steps", .option = "gradient_accumulation_steps"},
     {.path = "gradient_clipping", .option = "max_grad_norm", .allowed = "none"},
-    {.path = "offload_optimizer_device", .allowed = "none", .remark = no_offload},
-    {.path = "offload_param_device", .allowed = "none", .remark = no_offload},
-    {.path = "offload_optimizer_nvme_path"},
-    {.path = "offload_param_nvme_path"},
+    {.path = "offload_optimizer_device", .option = "offload_optimizer"},
+    {.path = "offload_param_device", .option = "offload_params"},
+    {.path = "offload_optimizer_nvme_path", .allowed = "none", .option = "offload_dir"},
+    {.path = "offload_param_nvme_path", .allowed = "none", .option = "offload_dir"},
     {.path = "zero3_init_flag"}, /* weights are never whole on one rank here, and always saved in 16 bits */
     {.path = "zero3_save_16bit_model"},
     {.path = "deepspeed_multinode_launcher"},

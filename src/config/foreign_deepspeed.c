@@ -43,21 +43,12 @@ static fw_status check_steps(fw_foreign *f, const fw_leaf *leaf) {
     return fw_foreign_refuse(f, leaf, "the schedule ends with the run; write \"auto\", or the same as max_steps");
 }
 
-/* A plan can be made of it; a run cannot do it yet. */
-static fw_status set_offload(fw_foreign *f, const fw_leaf *leaf, const char *option, const char *device) {
-    if (f->o->command == FW_COMMAND_PLAN) return fw_foreign_set(f, leaf, option, device);
-    return fw_words_equal(device, "none") ? FW_OK : fw_foreign_refuse(f, leaf, "finewire does not offload; write none");
+/* Before offload_optimizer and offload_param there was one switch, for both to memory of the host. */
+static fw_status set_cpu_offload(fw_foreign *f, const fw_leaf *leaf) {
+    return is_true(leaf) ? fw_foreign_set(f, leaf, "offload_optimizer", "cpu") : FW_OK;
 }
 
-static fw_status set_offload_optimizer(fw_foreign *f, const fw_leaf *leaf) {
-    return set_offload(f, leaf, "offload_optimizer_device", leaf->text);
-}
-
-static fw_status set_offload_params(fw_foreign *f, const fw_leaf *leaf) {
-    return set_offload(f, leaf, "offload_param_device", leaf->text);
-}
-
-static const char no_offload[] = "finewire does not offload; write false";
+static const char no_ratio[] = "all of the state is offloaded or none; write 1.0";
 static const char no_fp16[] = "finewire computes in bf16 or fp32; use bf16";
 static const char no_quantized[] = "weights and gradients are gathered as they are; write false";
 static const char no_elastic[] = "the batch here is fixed; leave it out";
@@ -114,11 +105,26 @@ static const fw_foreign_row rows[] = {
      .remark = "a resume knows its step; leave it out"},
     /* sharding */
     {.path = "zero_optimization.stage", .option = "zero_stage"},
-    {.path = "zero_optimization.offload_optimizer.device", .call = set_offload_optimizer},
-    {.path = "zero_optimization.offload_param.device", .call = set_offload_params},
-    {.path = "zero_optimization.cpu_offload", .allowed = "false", .remark = no_offload},
-    {.path = "zero_optimization.offload_optimizer.*"}, /* how, where nothing is offloaded */
-    {.path = "zero_optimization.offload_param.*"},
+    {.path = "zero_optimization.offload_optimizer.device", .option = "offload_optimizer"},
+    {.path = "zero_optimization.offload_optimizer.nvme_path", .option = "offload_dir"},
+    {.path = "zero_optimization.offload_optimizer.ratio", .allowed = "1|1.0", .remark = no_ratio},
+    {.path = "zero_optimization.offload_param.device", .option = "offload_params"},
+    {.path = "zero_optimization.offload_param.nvme_path", .option = "offload_dir"},
+    {.path = "zero_optimization.cpu_offload", .call = set_cpu_offload},
+    {.path = "zero_optimization.cpu_offload_params", .allowed = "false", .remark = "write offload_param"},
+    {.path = "zero_optimization.cpu_offload_use_pin_memory"},
+    /* Sizes and switches of DeepSpeed's own buffers: here they are planned from the units of the model. */
+    {.path = "zero_optimization.offload_optimizer.pin_memory"},
+    {.path = "zero_optimization.offload_optimizer.buffer_count"},
+    {.path = "zero_optimization.offload_optimizer.pipeline_read"},
+    {.path = "zero_optimization.offload_optimizer.pipeline_write"},
+    {.path = "zero_optimization.offload_optimizer.fast_init"},
+    {.path = "zero_optimization.offload_param.pin_memory"},
+    {.path = "zero_optimization.offload_param.buffer_count"},
+    {.path = "zero_optimization.offload_param.buffer_size"},
+    {.path = "zero_optimization.offload_param.max_in_cpu"},
+    {.path = "zero_optimization.offload_optimizer", .allowed = "{}|none", .remark = "it must be a map"},
+    {.path = "zero_optimization.offload_param", .allowed = "{}|none", .remark = "it must be a map"},
     {.path = "zero_optimization.zero_hpz_partition_size", .allowed = "1", .remark = "see strategy hsdp; write 1"},
     {.path = "zero_optimization.mics_shard_size", .allowed = "-1", .remark = "see strategy hsdp; write -1"},
     {.path = "zero_optimization.mics_hierarchical_params_gather"},

@@ -19,8 +19,6 @@ static fw_status recompute(fw_foreign *f, const fw_leaf *leaf) {
     return truth ? fw_foreign_set(f, leaf, "gradient_checkpointing", "true") : FW_OK;
 }
 
-static const char offload[] = "finewire does not offload parameters; write false";
-
 static const fw_foreign_row rows[] = {
     {.path = "version", .allowed = "1|2", .remark = "it must be 1 or 2"},
     {.path = "sharding_strategy", .option = "fsdp_sharding_strategy"},
@@ -33,8 +31,8 @@ static const fw_foreign_row rows[] = {
     {.path = "backward_prefetch_policy", .option = "fsdp_backward_prefetch"},
     {.path = "forward_prefetch", .option = "fsdp_forward_prefetch"},
     {.path = "activation_checkpointing", .call = recompute},
-    {.path = "offload_params", .allowed = "false", .remark = offload},
-    {.path = "cpu_offload", .allowed = "false", .remark = offload},
+    {.path = "offload_params", .option = "fsdp_cpu_offload"},
+    {.path = "cpu_offload", .option = "fsdp_cpu_offload"},
     {.path = "ignored_modules", .allowed = "[]|none", .remark = "all of the model is shared out; leave it out"},
     {.path = "mixed_precision_policy", .allowed = "bf16|no|none", .remark = "computing is in bf16 or fp32; see bf16"},
     {.path = "limit_all_gathers"},

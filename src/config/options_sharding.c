@@ -48,15 +48,18 @@ static const struct {
     const char *word;
     int strategy;
 } fsdp_words[] = {
-    {"full_shard", FW_STRATEGY_ZERO3},  {"shard_grad_op", FW_STRATEGY_ZERO2},           {"no_shard", FW_STRATEGY_DDP},
-    {"hybrid_shard", FW_STRATEGY_HSDP}, {"hybrid_shard_zero2", FW_STRATEGY_HSDP_ZERO2}, {"auto_wrap", NO_STRATEGY},
+    {"full_shard", FW_STRATEGY_ZERO3},
+    {"shard_grad_op", FW_STRATEGY_ZERO2},
+    {"no_shard", FW_STRATEGY_DDP},
+    {"hybrid_shard", FW_STRATEGY_HSDP},
+    {"hybrid_shard_zero2", FW_STRATEGY_HSDP_ZERO2},
+    {"auto_wrap", NO_STRATEGY},
     {"true", FW_STRATEGY_ZERO3},
+    {"offload", NO_STRATEGY},
 };
 enum { FSDP_WORD_N = sizeof fsdp_words / sizeof fsdp_words[0] };
 
 static fw_status refuse_fsdp_word(const char *word) {
-    if (fw_words_equal(word, "offload"))
-        return fw_fail(FW_ERR_OPTION, "fsdp: offload is not supported yet by finewire; leave it out");
     fw_nearest nearest;
     fw_nearest_start(&nearest, word);
     for (size_t i = 0; i < FSDP_WORD_N; i++) fw_nearest_offer(&nearest, fsdp_words[i].word);
@@ -67,9 +70,10 @@ static fw_status refuse_fsdp_word(const char *word) {
 }
 
 /* The strategy of a list of words, zero3 when it names none; "false" and nothing at all give NO_STRATEGY. */
-static fw_status read_fsdp(int *strategy, const char *text) {
+static fw_status read_fsdp(int *strategy, bool *offload, const char *text) {
     int found = NO_STRATEGY, word_n = 0;
     *strategy = NO_STRATEGY;
+    *offload = false;
     if (text == NULL || fw_words_equal(text, "false")) return FW_OK;
     for (const char *c = text + strspn(text, " ,"); *c != 0; c += strspn(c, " ,"), word_n++) {
         size_t n = strcspn(c, " ,"), i = 0;
@@ -78,6 +82,7 @@ static fw_status read_fsdp(int *strategy, const char *text) {
         while (i < FSDP_WORD_N && !fw_words_equal(fsdp_words[i].word, word)) i++;
         if (i == FSDP_WORD_N) return refuse_fsdp_word(word);
         c += n;
+        *offload = *offload || fw_words_equal(word, "offload");
         if (fsdp_words[i].strategy == NO_STRATEGY) continue;
         if (found != NO_STRATEGY && found != fsdp_words[i].strategy)
             return fw_fail(FW_ERR_OPTION, "fsdp is \"%.100s\": it names two strategies; keep one", text);
@@ -104,10 +109,26 @@ static int reshard(int strategy, fw_toggle again) {
     }
 }
 
+/* FSDP's offload: weights, gradients and optimizer state, to memory of the host. */
+static fw_status offload_all(fw_options *o, fw_option_id id) {
+    static const fw_option_id ids[] = {FW_OPTION_offload_optimizer, FW_OPTION_offload_params};
+    fw_offload *const values[] = {&o->offload_optimizer, &o->offload_params};
+    for (int i = 0; i < 2; i++) {
+        const fw_option_origin given = from(o, ids[i]);
+        if (given == from(o, id) && given != FW_FROM_DEFAULT && *values[i] == FW_OFFLOAD_NONE)
+            return contradiction(o, ids[i], id, "FSDP's offload means cpu; leave out one of them");
+        if (given < from(o, id)) *values[i] = FW_OFFLOAD_CPU;
+    }
+    return FW_OK;
+}
+
 static fw_status resolve_strategy(fw_options *o) {
     int fsdp, strategy = (int)o->strategy;
     fw_option_id named_by = FW_OPTION_strategy;
-    FW_TRY(read_fsdp(&fsdp, o->fsdp));
+    bool offload;
+    FW_TRY(read_fsdp(&fsdp, &offload, o->fsdp));
+    if (offload) FW_TRY(offload_all(o, FW_OPTION_fsdp));
+    if (o->fsdp_cpu_offload) FW_TRY(offload_all(o, FW_OPTION_fsdp_cpu_offload));
     fw_option_origin strategy_from = from(o, FW_OPTION_strategy), fsdp_from = from(o, FW_OPTION_fsdp);
     bool named = strategy_from != FW_FROM_DEFAULT && o->strategy != FW_STRATEGY_AUTO;
     if (fsdp != NO_STRATEGY && named && fsdp != strategy && fsdp_from == strategy_from) {
@@ -177,10 +198,37 @@ static fw_status resolve_prefetch(fw_options *o) {
     return (o->prefetch > 0) == on ? FW_OK : contradiction(o, FW_OPTION_prefetch, id, "leave out one of them");
 }
 
+static bool is_paged(fw_optim optim) { return optim == FW_OPTIM_PAGED_ADAMW || optim == FW_OPTIM_PAGED_ADAMW_8BIT; }
+
+/* ---- offload ---- */
+
+static fw_status resolve_offload(fw_options *o) {
+    if (o->offload_optimizer != FW_OFFLOAD_NONE && is_paged(o->optim))
+        return contradiction(o, FW_OPTION_offload_optimizer, FW_OPTION_optim,
+                             "paged state is brought to the device, offloaded state is updated where it lies");
+    if (o->offload_params != FW_OFFLOAD_NONE && o->offload_optimizer == FW_OFFLOAD_NONE)
+        return fw_fail(
+            FW_ERR_OPTION,
+            "offload_params is %s, but offload_optimizer is none: the fp32 weights, which the others are rounded "
+            "from, lie with the optimizer's state; give offload_optimizer cpu or nvme too",
+            fw_offload_words[o->offload_params]);
+    const bool whole =
+        o->strategy == FW_STRATEGY_ZERO1 || o->strategy == FW_STRATEGY_ZERO2 || o->strategy == FW_STRATEGY_HSDP_ZERO2;
+    if (o->offload_params != FW_OFFLOAD_NONE && whole && (o->num_processes > 1 || o->gpus > 1))
+        return contradiction(o, FW_OPTION_offload_params, FW_OPTION_strategy,
+                             "only zero3 and hsdp share out the weights; others keep all of them on every rank");
+    if (o->offload_params != FW_OFFLOAD_NONE && o->strategy == FW_STRATEGY_AUTO) o->strategy = FW_STRATEGY_ZERO3;
+    const bool in_file = o->offload_optimizer == FW_OFFLOAD_NVME || o->offload_params == FW_OFFLOAD_NVME;
+    if (in_file && o->offload_dir == NULL && o->output_dir == NULL && o->command != FW_COMMAND_PLAN)
+        return fw_fail(FW_ERR_OPTION, "nvme offloads to a file in offload_dir or output_dir; name one of them");
+    return FW_OK;
+}
+
 fw_status fw_options_resolve_sharding(fw_options *o) {
     FW_TRY(resolve_strategy(o));
     FW_TRY(resolve_wrap(o));
     FW_TRY(resolve_prefetch(o));
+    FW_TRY(resolve_offload(o));
     if (o->gradient_dtype == FW_GRADIENT_BF16 && !o->bf16)
         return fw_fail(FW_ERR_OPTION,
                        "gradient_dtype is bf16, but bf16 is false, which computes all in fp32; leave out one of them");

@@ -20,6 +20,13 @@ void fw_plan_input_from_options(fw_plan_input *in, const fw_options *o) {
                                            : o->wrap == FW_WRAP_SIZE ? FW_SHARD_WRAP_SIZE
                                                                      : FW_SHARD_WRAP_BLOCK,
                                    .wrap_min_n = o->fsdp_min_num_params};
+    static const fw_shard_place places[] = {
+        [FW_OFFLOAD_NONE] = FW_SHARD_HERE, [FW_OFFLOAD_CPU] = FW_SHARD_HOST, [FW_OFFLOAD_NVME] = FW_SHARD_FILE};
+    in->shard.records = places[o->offload_optimizer];
+    in->shard.weights = places[o->offload_params];
+    in->shard.update_on_host = in->shard.records != FW_SHARD_HERE;
+    if (o->optim == FW_OPTIM_PAGED_ADAMW || o->optim == FW_OPTIM_PAGED_ADAMW_8BIT) in->shard.records = FW_SHARD_HOST;
+    in->shard.folder = o->offload_dir != NULL ? o->offload_dir : o->output_dir;
     in->choose_strategy = o->strategy == FW_STRATEGY_AUTO;
     in->choose_sync = o->sync_each_batch == FW_TOGGLE_AUTO;
     in->micro_n = o->gradient_accumulation_steps;

@@ -74,6 +74,12 @@ fw_status fw_job_plan_of(fw_job_plan *p, const fw_plan_input *in, const fw_memor
     const bool keeps_all = strategy == FW_SHARD_DDP || strategy == FW_SHARD_ZERO1;
     bool each = in->shard.sync_each;
     if (in->choose_sync || in->micro_n == 1) each = in->micro_n == 1 && !keeps_all;
+    if (in->shard.records == FW_SHARD_FILE) { /* in the file all of them take no more memory than a share */
+        FW_TRY(lay_out(p, in, strategy, in->micro_n == 1));
+        if (in->micro_n > 1 && in->world > 1 && in->shard.training)
+            snprintf(p->sync_reason, sizeof p->sync_reason, "held in the file until the last micro-batch");
+        return FW_OK;
+    }
     FW_TRY(lay_out(p, in, strategy, each));
     if (in->micro_n == 1 || in->world == 1 || !in->shard.training) return FW_OK;
     fw_job_plan other;

@@ -26,9 +26,8 @@ void fw_memory_plan_make(fw_memory_plan *plan, const fw_arena *arena, size_t scr
     *plan = (fw_memory_plan){0};
     for (int i = 0; i < arena->block_n; i++) {
         const fw_arena_block *b = &arena->block[i];
-        static const fw_plan_place places[] = {[FW_MEMORY_DEVICE] = FW_PLAN_DEVICE,
-                                               [FW_MEMORY_SHARED] = FW_PLAN_SHARED,
-                                               [FW_MEMORY_HOST] = FW_PLAN_HOST};
+        static const fw_plan_place places[] = {
+            [FW_MEMORY_DEVICE] = FW_PLAN_DEVICE, [FW_MEMORY_SHARED] = FW_PLAN_SHARED, [FW_MEMORY_HOST] = FW_PLAN_HOST};
         add_row(plan, b->what, places[b->kind], b->offset_bytes, b->bytes);
     }
     add_row(plan, "scratch of operations", FW_PLAN_SCRATCH, 0, scratch_bytes);

@@ -24,8 +24,6 @@ static fw_status take_options(fw_plan_scenario *s, const fw_options *o) {
     s->chunk_rows = o->loss_chunk_size;
     s->device_memory = (uint64_t)o->device_memory;
     s->optim = o->optim;
-    s->offload_optimizer = o->offload_optimizer_device;
-    s->offload_params = o->offload_param_device;
     s->adapter_r = o->lora_r;
     FW_TRY(fw_adapter_parse_targets(&s->adapter_targets, o->lora_target_modules));
     FW_TRY(fw_wrap_check_class(o->fsdp_transformer_layer_cls_to_wrap, s->model->config.architecture));

@@ -66,6 +66,7 @@ fw_plan_input fw_plan_scenario_input(const fw_plan_scenario *s, fw_shard_strateg
     in.shard.training = true;
     in.shard.strategy = strategy;
     in.shard.group_n = s->group_n;
+    in.shard.apart = s->site.card != NULL;
     return in;
 }
 
@@ -87,23 +88,54 @@ static void take_rows(fw_plan_case *c, const fw_job_plan *p, const fw_plan_scena
     const fw_arena_block *activations = &a->block[p->activation_block]; /* kept, in passing, loss */
     c->part[FW_PLAN_WEIGHTS] = b->master + b->compute;
     c->part[FW_PLAN_GRADIENTS] = b->gradient;
+    /* On a CPU memory of the host is what it computes in. */
+    const bool card = s->site.card != NULL;
     c->part[FW_PLAN_OPTIMIZER] = b->moments;
+    if (p->layout.options.records == FW_SHARD_HOST) c->part[FW_PLAN_OPTIMIZER] += b->record_slots;
+    const bool weights_there = p->layout.weights_away && p->layout.block.compute >= 0;
+    const uint64_t weights = weights_there ? a->block[p->layout.block.compute].bytes : 0;
+    if (!card) c->part[FW_PLAN_WEIGHTS] += weights;
+    if (!card) c->part[FW_PLAN_OPTIMIZER] += p->memory.away_bytes - weights;
+    if (card) c->host_bytes = p->memory.away_bytes;
+    c->disk_bytes = b->file;
     c->part[FW_PLAN_GATHERED] = b->gathered + b->gradient_units;
     c->part[FW_PLAN_ACTIVATIONS] = activations[0].bytes + activations[1].bytes;
     c->part[FW_PLAN_LOSS] = activations[2].bytes;
-    c->arena_bytes = p->memory.device_bytes + p->memory.shared_bytes;
+    c->arena_bytes = p->memory.device_bytes + p->memory.shared_bytes + p->memory.away_bytes;
     uint64_t named = 0;
     for (int part = 0; part < FW_PLAN_BUFFERS; part++) named += c->part[part];
-    c->part[FW_PLAN_BUFFERS] = c->arena_bytes - named;
-    c->part[FW_PLAN_HEADROOM] = s->site.card != NULL ? s->site.headroom_bytes : p->memory.host_bytes;
+    c->part[FW_PLAN_BUFFERS] = c->arena_bytes - c->host_bytes - named;
+    c->part[FW_PLAN_HEADROOM] = card ? s->site.headroom_bytes : p->memory.host_bytes - p->memory.away_bytes;
 }
 
-static fw_status take_wire(fw_plan_wire *w, const fw_job_plan *p, const fw_plan_scenario *s) {
+/* What goes to memory of the host and comes back in a step, and to the disk: records both ways, but for those of bucket 0
+ * where they are brought in; gradients to where they are used and, updated there, rounded weights. */
+static void take_away(fw_plan_case *c, const fw_job_plan *p, const fw_plan_scenario *s, const fw_shard_stay *stay,
+                      int32_t stay_n) {
     const fw_shard_layout *l = &p->layout;
+    const fw_shard_options *o = &l->options;
+    if (o->records == FW_SHARD_HERE) return;
+    const uint64_t moved = l->record_bytes - l->bucket[0].record.bytes, share = (uint64_t)l->share_n;
+    const uint64_t gradients = share * fw_dtype_bytes(o->gradient_t);
+    if (o->records == FW_SHARD_FILE) c->wire.disk_bytes = 2 * moved + 2 * gradients * (uint64_t)s->micro_n;
+    if (l->weights_away) { /* for each stay of a bucket, and renewed once */
+        uint64_t read = 0;
+        for (int32_t i = 0; i < stay_n; i++) read += (uint64_t)l->bucket[stay[i].bucket].part_n;
+        const uint64_t bytes = (read * (uint64_t)s->micro_n + share) * fw_dtype_bytes(o->t);
+        *(o->weights == FW_SHARD_FILE ? &c->wire.disk_bytes : &c->wire.host_bytes) += bytes;
+    }
+    if (s->site.card == NULL)
+        c->wire.host_bytes = 0;
+    else
+        c->wire.host_bytes += o->update_on_host ? gradients + share * fw_dtype_bytes(o->t) : 2 * moved;
+}
+
+static fw_status take_wire(fw_plan_case *c, const fw_job_plan *p, const fw_plan_scenario *s) {
+    const fw_shard_layout *l = &p->layout;
+    fw_plan_wire *w = &c->wire;
     fw_shard_schedule schedule;
     FW_TRY(fw_shard_schedule_init(&schedule, l, FW_SHARD_PASS_TRAIN));
     const int64_t stay_n = schedule.stay_n;
-    fw_shard_schedule_fini(&schedule);
     *w = (fw_plan_wire){.S = l->S,
                         .R = l->R,
                         .scatter_bytes = p->traffic.reduce_scatter_bytes,
@@ -123,6 +155,8 @@ static fw_status take_wire(fw_plan_wire *w, const fw_job_plan *p, const fw_plan_
         w->gather_bytes = p->traffic.all_gather_bytes;
         w->gather_n = stay_n * s->micro_n;
     }
+    take_away(c, p, s, schedule.stay, schedule.stay_n);
+    fw_shard_schedule_fini(&schedule);
     return FW_OK;
 }
 
@@ -136,7 +170,7 @@ fw_status fw_plan_case_full(fw_plan_case *c, const fw_plan_scenario *s, fw_shard
     take_rows(c, &p, s);
     c->held = s->micro_n > 1 && !p.layout.options.sync_each;
     c->trained_n = s->model->table.parameter_n;
-    fw_status status = take_wire(&c->wire, &p, s);
+    fw_status status = take_wire(c, &p, s);
     fw_plan_case_change_optimizer(c, s, &p.layout);
     fw_job_plan_fini(&p);
     return status;
@@ -145,6 +179,13 @@ fw_status fw_plan_case_full(fw_plan_case *c, const fw_plan_scenario *s, fw_shard
 /* ---- the whole case */
 
 static bool is_possible(fw_plan_case *c, const fw_plan_scenario *s) {
+    const bool whole =
+        c->strategy == FW_SHARD_ZERO1 || c->strategy == FW_SHARD_ZERO2 || c->strategy == FW_SHARD_HSDP_ZERO2;
+    if (whole && s->site.world > 1 && s->shard.weights != FW_SHARD_HERE) {
+        snprintf(c->why, sizeof c->why,
+                 "it keeps all weights on every rank, and offload_params offloads shares of them");
+        return false;
+    }
     if (c->strategy != FW_SHARD_HSDP && c->strategy != FW_SHARD_HSDP_ZERO2) return true;
     if (s->group_n > 0 && s->site.world % s->group_n == 0) return true;
     snprintf(c->why, sizeof c->why, "groups of %d do not share out %d ranks", s->group_n, s->site.world);
@@ -187,7 +228,7 @@ fw_status fw_plan_case_make(fw_plan_case *c, const fw_plan_scenario *s, fw_shard
      * gradient once more. Of a rank: what it owns. */
     const double owned = (double)c->trained_n / (strategy == FW_SHARD_DDP ? 1 : c->wire.S);
     work.update_bytes = owned * (4 * 7 + 4 + 2);
-    work.update_on_host = s->offload_optimizer != FW_OFFLOAD_NONE && !adapter;
+    work.update_on_host = s->shard.update_on_host && s->site.card != NULL && !adapter;
     fw_plan_step_time(&c->times, &s->site, &c->wire, &work);
     return FW_OK;
 }

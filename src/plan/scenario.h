@@ -26,7 +26,6 @@ typedef struct fw_plan_scenario {
     bool choose_sync;       /* hold gradients until the last micro-batch when that fits */
     uint64_t device_memory; /* a rank may take no more; 0: no such limit */
     fw_optim optim;
-    fw_offload offload_optimizer, offload_params;
     int64_t adapter_r;
     unsigned adapter_targets;
 } fw_plan_scenario;

@@ -6,56 +6,15 @@
 
 /* Two moments of a byte, and for each block of 256 of them one scale of 4 bytes (Dettmers and others 2022). */
 static const double moments_8bit = 2 * (1 + 4.0 / 256), moments_fp32 = 8;
-/* Blocks of offloaded state on their way at the same time. */
-enum { OFFLOAD_BLOCKS = 2 };
-
 static double moment_bytes(fw_optim optim) {
     return optim == FW_OPTIM_ADAMW_8BIT || optim == FW_OPTIM_PAGED_ADAMW_8BIT ? moments_8bit : moments_fp32;
 }
 
-static bool is_paged(fw_optim optim) { return optim == FW_OPTIM_PAGED_ADAMW || optim == FW_OPTIM_PAGED_ADAMW_8BIT; }
-
-/* Moved off the device: master weights and moments of a share; what stays is a bf16 copy to compute with and room for
- * two blocks. Every step gradients go one way and updated weights the other; from a disk moments and master as well. */
-static void offload_optimizer(fw_plan_case *c, const fw_plan_scenario *s, const fw_shard_layout *l) {
-    const double share = (double)l->share_n, moments = share * moment_bytes(s->optim);
-    const uint64_t copy = (uint64_t)(l->weights_full ? l->full_n : l->share_n) * 2;
-    const double away = 4 * share + moments;
-    c->part[FW_PLAN_WEIGHTS] = copy;
-    c->part[FW_PLAN_OPTIMIZER] = 0;
-    c->part[FW_PLAN_BUFFERS] += (uint64_t)(OFFLOAD_BLOCKS * 4) * (uint64_t)(l->block_n / l->S);
-    if (s->offload_optimizer == FW_OFFLOAD_NVME)
-        c->disk_bytes += (uint64_t)away;
-    else
-        c->host_bytes += (uint64_t)away;
-    c->wire.host_bytes += (uint64_t)(share * 4 + share * 2);
-    if (s->offload_optimizer == FW_OFFLOAD_NVME) c->wire.disk_bytes += (uint64_t)(2 * away);
-}
-
-/* Shares of weights that wait off the device: fetched as they are gathered. */
-static void offload_params(fw_plan_case *c, const fw_plan_scenario *s, const fw_shard_layout *l) {
-    const uint64_t away = c->part[FW_PLAN_WEIGHTS];
-    c->part[FW_PLAN_WEIGHTS] = 0;
-    *(s->offload_params == FW_OFFLOAD_NVME ? &c->disk_bytes : &c->host_bytes) += away;
-    c->wire.host_bytes += (uint64_t)l->share_n * 2 * 2 * (uint64_t)s->micro_n;
-}
-
 void fw_plan_case_change_optimizer(fw_plan_case *c, const fw_plan_scenario *s, const fw_shard_layout *l) {
-    const bool shares_weights = !l->weights_full && l->S > 1;
-    if (s->optim != FW_OPTIM_ADAMW) {
+    const bool same = s->optim == FW_OPTIM_ADAMW || s->optim == FW_OPTIM_PAGED_ADAMW;
+    if (!same) {
         c->arithmetic = true;
         c->part[FW_PLAN_OPTIMIZER] = (uint64_t)((double)l->share_n * moment_bytes(s->optim));
-    }
-    if (s->offload_optimizer != FW_OFFLOAD_NONE) {
-        c->arithmetic = true;
-        offload_optimizer(c, s, l);
-    } else if (is_paged(s->optim)) {
-        /* Paged: counted on the device; in a spike pages go to the host, so that it must have room for them. */
-        c->host_bytes += c->part[FW_PLAN_OPTIMIZER];
-    }
-    if (s->offload_params != FW_OFFLOAD_NONE && shares_weights) {
-        c->arithmetic = true;
-        offload_params(c, s, l);
     }
 }
 

@@ -13,7 +13,7 @@ static fw_status long_name(const char **out, const char *name) {
                                                  {"batch", "per_device_train_batch_size"},
                                                  {"length", "max_length"},
                                                  {"recompute", "gradient_checkpointing"},
-                                                 {"offload", "offload_optimizer_device"},
+                                                 {"offload", "offload_optimizer"},
                                                  {"lora", "lora_r"}};
     static const char *const fixed[] = {"recipe",     "config", "model_name_or_path", "model",    "what_if",
                                         "chart",      "json",   "config_file",        "measured", "deepspeed",

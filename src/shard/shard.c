@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "shard/shard_internal.h"
 #include "shard/shard_record_away.h"
+#include "shard/shard_weights_away.h"
 
 #include <stdio.h>
 
@@ -75,6 +76,7 @@ static void lay_out(fw_shard *s, const fw_arena *arena) {
     s->records = fw_arena_at(arena, l->block.records);
     s->gradient_host = fw_arena_at(arena, l->block.gradient_host);
     fw_shard_record_away_lay_out(s, arena);
+    fw_shard_weights_away_lay_out(s, arena);
     s->staging = fw_arena_at(arena, l->block.staging);
     lay_out_slots(s, s->weight_slot, fw_arena_at(arena, l->block.gathered), l->weight_slot_n, l->options.t);
     lay_out_slots(s, s->gradient_slot, fw_arena_at(arena, l->block.gradient_units), l->gradient_slot_n, FW_F32);
@@ -143,6 +145,17 @@ void fw_shard_destroy(fw_shard *s) {
     for (int i = 0; i < 2; i++) fw_shard_schedule_fini(&s->schedule[i]);
     fw_free(s->state);
     fw_free(s);
+}
+
+void fw_shard_set_update_device(fw_shard *s, fw_device *device) { s->update_device = device; }
+
+fw_device *fw_shard_update_device(const fw_shard *s) { return s->update_device != NULL ? s->update_device : s->device; }
+
+fw_shard_file fw_shard_file_of(const fw_shard *s) {
+    fw_spill_counters c;
+    if (s->spill == NULL) return (fw_shard_file){0};
+    fw_spill_get_counters(s->spill, &c);
+    return (fw_shard_file){fw_spill_way(s->spill), c.read_bytes, c.written_bytes, c.wait_ns};
 }
 
 const fw_shard_layout *fw_shard_layout_of(const fw_shard *s) { return &s->layout; }

@@ -82,6 +82,8 @@ typedef struct fw_shard_options {
     fw_shard_wrap wrap;
     int64_t wrap_min_n;
     bool records_leave; /* records are elsewhere between updates: weights to compute with are never taken from them */
+    fw_shard_place
+        weights; /* where a share of them is between uses; not HERE needs records elsewhere, and S = 1 or zero3, hsdp */
     fw_shard_place records; /* where they are then; not HERE implies records_leave */
     bool update_on_host;    /* HOST: they are updated there, and not brought to the device. FILE: always so */
     bool apart;             /* memory of the device is not memory of the host */
@@ -100,9 +102,10 @@ typedef struct fw_bucket {
     int64_t n;      /* elements of its units */
     int64_t part_n; /* of one rank's part; padded_n = part_n * S >= n */
     int64_t padded_n;
-    int64_t share_at_n, full_at_n;             /* where it starts in a share, and in an array of all buckets */
-    fw_shard_record record;                    /* no bytes without training */
-    uint64_t record_away_at, gradient_away_at; /* in bytes, of what is elsewhere: in the host's memory or the file */
+    int64_t share_at_n, full_at_n; /* where it starts in a share, and in an array of all buckets */
+    fw_shard_record record;        /* no bytes without training */
+    uint64_t record_away_at, gradient_away_at,
+        weight_away_at; /* in bytes, of what is elsewhere: in the host's memory or the file */
 } fw_bucket;
 
 /* Bytes of one rank by kind; what the arena holds for the shard is their sum. */
@@ -135,6 +138,7 @@ typedef struct fw_shard_layout {
     bool weights_in_place;               /* fp32: the kept compute weights hold the master's share */
     bool gradients_full, gradient_units; /* gradients are kept in full; they pass through buffers of their own */
     bool gradients_away;                 /* kept in the file, but for those of bucket 0: shard_gradients_away.c */
+    bool weights_away;                   /* a share of them: shard_weights_away.c */
     int record_slot_n;                   /* buffers for records of buckets other than 0; 0: they do not move */
     size_t record_edge_bytes, record_block_bytes; /* of such a buffer: of bucket 0, of another */
     bool master_in_record;
@@ -142,7 +146,7 @@ typedef struct fw_shard_layout {
     size_t record_bytes, record_most_bytes; /* all records of a rank, and the largest */
     struct {
         int master, compute, gradient, records, gathered, gradient_units, send, staging; /* blocks of the arena */
-        int record_slots, record_store, gradient_host;
+        int record_slots, record_store, gradient_host, weight_stage;
     } block;
     fw_shard_bytes bytes;
 } fw_shard_layout;
@@ -167,6 +171,16 @@ typedef struct fw_shard fw_shard;
 fw_status fw_shard_create(fw_shard **out, const fw_shard_layout *layout, const fw_arena *arena, fw_device *device,
                           fw_comm *comm);
 void fw_shard_destroy(fw_shard *s); /* takes NULL */
+/* What computes updates: the device, or with update_on_host the one that is set here, which works on memory of the host;
+ * borrowed. */
+void fw_shard_set_update_device(fw_shard *s, fw_device *device);
+fw_device *fw_shard_update_device(const fw_shard *s);
+/* How the file is read and written, and how much so far; NULL and 0 where there is none. */
+typedef struct fw_shard_file {
+    const char *way;
+    uint64_t read_bytes, written_bytes, wait_ns;
+} fw_shard_file;
+fw_shard_file fw_shard_file_of(const fw_shard *s);
 const fw_shard_layout *fw_shard_layout_of(const fw_shard *s);
 
 /* ---- filling and reading the state */

@@ -139,14 +139,23 @@ static fw_status as_f32(fw_shard *s, const char *part, char *room, int64_t first
     return t == FW_F32 ? FW_OK : fw_cast(s->device, *g, FW_F32, part, t, n);
 }
 
+/* Kept in memory of the device; slots are empty between finish and backward. */
+static fw_status kept_as_f32(fw_shard *s, int32_t b, int64_t first_n, int64_t n, float **g) {
+    return as_f32(s, fw_shard_gradient_part(s, b), s->gradient_slot[b == 0 ? 0 : 1].data, first_n, n, g);
+}
+
 fw_status fw_shard_gradient_part_f32(fw_shard *s, int32_t b, int64_t first_n, int64_t n, float **g) {
     if (s->layout.gradients_away) {
         char *part;
         FW_TRY(fw_shard_gradient_away_part(s, b, &part));
         return as_f32(s, part, s->gradient_slot[s->state[b].gradient_slot].data, first_n, n, g);
     }
-    /* slots are empty between finish and backward */
-    return as_f32(s, fw_shard_gradient_part(s, b), s->gradient_slot[b == 0 ? 0 : 1].data, first_n, n, g);
+    FW_TRY(kept_as_f32(s, b, first_n, n, g));
+    if (s->gradient_host == NULL) return FW_OK;
+    float *there = (float *)(void *)s->gradient_host + first_n; /* where it is used */
+    FW_TRY(fw_copy(s->device, there, *g, bytes_of(n, FW_F32)));
+    *g = there;
+    return FW_OK;
 }
 
 fw_status fw_shard_gradient_clear(fw_shard *s, int32_t b) {
@@ -157,8 +166,8 @@ fw_status fw_shard_gradient_clear(fw_shard *s, int32_t b) {
         return FW_OK;
     }
     size_t part_bytes = bytes_of(bucket->part_n, t), before = bytes_of(s->group_rank * bucket->part_n, t);
-    /* AdamW has cleared the fp32 gradients that it used; the parts of others, and bf16, are left. */
-    if (t != FW_F32) FW_TRY(fw_zero(s->device, fw_shard_gradient_part(s, b), part_bytes));
+    /* AdamW has cleared the fp32 gradients that it used; the parts of others are left, and what it used a copy of. */
+    if (t != FW_F32 || s->gradient_host != NULL) FW_TRY(fw_zero(s->device, fw_shard_gradient_part(s, b), part_bytes));
     if (!s->layout.gradients_full || s->layout.S == 1) return FW_OK;
     char *all = fw_shard_gradient_full(s, b);
     FW_TRY(fw_zero(s->device, all, before));
@@ -181,7 +190,7 @@ fw_status fw_shard_gradient_part_squares(fw_shard *s, int32_t b, double *out) {
     if (s->layout.gradients_away) /* it is at hand: not fetched for this */
         FW_TRY(as_f32(s, s->state[b].gradient_part, s->gradient_slot[s->state[b].gradient_slot].data, first, n, &g));
     else
-        FW_TRY(fw_shard_gradient_part_f32(s, b, first, n, &g));
+        FW_TRY(kept_as_f32(s, b, first, n, &g));
     return fw_sum_squares(s->device, out, g, n);
 }
 

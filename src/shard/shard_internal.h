@@ -36,7 +36,8 @@ typedef struct fw_bucket_state {
     int weight_slot, gradient_slot;   /* -1: none */
     bool gradient_sent;               /* what is in the gradient slot is complete and on its way: not to be added to */
     /* Kept elsewhere: shard_gradients_away.c, shard_record_away.c. */
-    fw_spill_move gradient_move, record_move;
+    fw_spill_move gradient_move, record_move, weight_move;
+    bool weight_coming; /* the part is on its way to the slot, or to weight_stage; it is not gathered yet */
     fw_gradient_life gradient_life;
     char *gradient_part;     /* this rank's, summed, where it is in memory */
     double gradient_squares; /* of the sum */
@@ -70,6 +71,9 @@ struct fw_shard {
     int next_gradient_slot;
     fw_slot record_slot[FW_SHARD_SLOT_MAX];
     int next_record_slot;
+    fw_slot
+        weight_stage[2]; /* weights on their way between the file and what is not memory of the host, or is rounded */
+    int next_weight_stage;
 
     fw_bucket_state *state;
     fw_shard_schedule schedule[2]; /* by fw_shard_pass */

@@ -5,6 +5,7 @@
 #include "shard/shard_gradients_away.h"
 #include "shard/shard_internal.h"
 #include "shard/shard_record_away.h"
+#include "shard/shard_weights_away.h"
 
 /* Parts are multiples of this many elements: cache lines in every type, and whole blocks of a quantised state. */
 enum { PART_ALIGN = 64, STAGING_N = 1 << 20, GRADIENT_SLOTS = 2, ADAMW_ARRAYS = 2 };
@@ -82,7 +83,7 @@ static void plan_weights(fw_shard_layout *l, fw_arena *arena) {
                                         bytes_of(l->full_n, FW_F32));
         return;
     }
-    if (fp32) {
+    if (fp32 && !l->master_in_record) {
         l->bytes.master = share;
         l->block.master =
             fw_arena_add(arena, FW_MEMORY_DEVICE,
@@ -93,15 +94,19 @@ static void plan_weights(fw_shard_layout *l, fw_arena *arena) {
     if (l->weights_full) {
         l->bytes.compute = bytes_of(l->full_n, o->t);
         l->block.compute =
-            fw_arena_add(arena, crossing, name(o, "weights (bf16)", "frozen weights (bf16)"), l->bytes.compute);
+            fw_arena_add(arena, crossing, fp32 ? "weights (fp32)" : name(o, "weights (bf16)", "frozen weights (bf16)"),
+                         l->bytes.compute);
+    } else if (l->weights_away) {
+        fw_shard_weights_plan_away(l, arena);
     } else if (l->weights_share) {
         l->bytes.compute = bytes_of(l->share_n, o->t);
-        l->block.compute =
-            fw_arena_add(arena, FW_MEMORY_DEVICE,
-                         name(o, "weights (bf16, own share)", "frozen weights (bf16, own share)"), l->bytes.compute);
+        l->block.compute = fw_arena_add(arena, FW_MEMORY_DEVICE,
+                                        fp32 ? "weights (fp32, own share)"
+                                             : name(o, "weights (bf16, own share)", "frozen weights (bf16, own share)"),
+                                        l->bytes.compute);
     }
     if (l->weights_full) return;
-    l->weight_slot_n = l->bucket_n == 1 ? 0 : l->S == 1 ? 1 : 1 + o->prefetch;
+    l->weight_slot_n = l->bucket_n == 1 ? 0 : l->S == 1 && !l->weights_away ? 1 : 1 + o->prefetch;
     if (l->weight_slot_n > l->bucket_n - 1) l->weight_slot_n = l->bucket_n - 1;
     l->bytes.gathered = bytes_of(l->edge_n + l->weight_slot_n * l->block_n, o->t);
     l->block.gathered =
@@ -116,7 +121,6 @@ static void plan_records(fw_shard_layout *l, fw_arena *arena) {
         {"optimizer moments (fp32)", "optimizer moments (fp32, own share)"},
         {"weights and optimizer moments (fp32)", "weights and optimizer moments (fp32, own share)"}};
     l->array_n = ADAMW_ARRAYS;
-    l->master_in_record = l->options.t == FW_BF16;
     fw_shard_record_lay_out(l);
     if (l->master_in_record) l->bytes.master = bytes_of(l->share_n, FW_F32);
     l->bytes.moments = l->record_bytes - (l->master_in_record ? l->bytes.master : 0);
@@ -126,7 +130,7 @@ static void plan_records(fw_shard_layout *l, fw_arena *arena) {
         l->block.records = fw_arena_add(arena, FW_MEMORY_DEVICE, name, l->record_bytes);
         return;
     }
-    l->bytes.master = o->t == FW_F32 ? l->bytes.master : 0;
+    if (l->master_in_record) l->bytes.master = 0;
     l->bytes.moments = 0;
     if (o->records == FW_SHARD_HOST && o->update_on_host) {
         l->bytes.host += l->record_bytes;
@@ -137,7 +141,7 @@ static void plan_records(fw_shard_layout *l, fw_arena *arena) {
     if (l->gradients_away) fw_shard_gradients_plan_away(l);
     if (!o->apart || !o->update_on_host) return;
     int64_t n = l->bucket[0].part_n;
-    for (int32_t b = 1; b < l->bucket_n; b++) n = larger(n, l->bucket[b].padded_n);
+    for (int32_t b = 1; b < l->bucket_n; b++) n = larger(n, l->bucket[b].part_n);
     l->bytes.host += bytes_of(n, FW_F32);
     l->block.gradient_host = fw_arena_add(arena, FW_MEMORY_HOST, "gradients on their way", bytes_of(n, FW_F32));
 }
@@ -176,13 +180,17 @@ static void plan_memory(fw_shard_layout *l, fw_arena *arena) {
     const bool one = o->strategy == FW_SHARD_DDP || l->S == 1;
     l->block.master = l->block.compute = l->block.gradient = l->block.records = -1;
     l->block.gathered = l->block.gradient_units = l->block.send = l->block.staging = -1;
-    l->block.record_slots = l->block.record_store = l->block.gradient_host = -1;
-    l->weights_full = !sharded && !(one && master_alone);
-    l->weights_share = !l->weights_full && o->t == FW_BF16 && !master_alone;
-    l->weights_in_place = l->weights_full && o->t == FW_F32;
+    l->block.record_slots = l->block.record_store = l->block.gradient_host = l->block.weight_stage = -1;
+    l->weights_away = o->weights != FW_SHARD_HERE;
+    /* In fp32 the weights are the master, unless what computes with them is not where they are updated. */
+    l->master_in_record = o->training && (o->t == FW_BF16 || l->weights_away || (o->apart && o->update_on_host));
+    l->weights_full = !sharded && !(one && master_alone) && !l->weights_away;
+    l->weights_share = !l->weights_full && (o->t == FW_BF16 ? !master_alone : l->master_in_record);
+    l->weights_in_place = l->weights_full && o->t == FW_F32 && !l->master_in_record;
     plan_weights(l, arena);
     if (o->training) {
-        l->gradients_away = o->records == FW_SHARD_FILE;
+        l->gradients_away =
+            o->records == FW_SHARD_FILE && !o->apart; /* a device's own memory is not read from a disk */
         l->gradients_full = o->strategy == FW_SHARD_DDP || o->strategy == FW_SHARD_ZERO1 || !o->sync_each;
         if (l->gradients_away) l->gradients_full = false;
         l->gradient_units = !l->gradients_full || o->sync_each || o->gradient_t == FW_BF16;
@@ -214,14 +222,30 @@ static fw_status choose_groups(fw_shard_layout *l, int world) {
     return FW_OK;
 }
 
+/* Weights that are whole on every rank do not wait elsewhere. */
+static fw_status check_places(const fw_shard_layout *l) {
+    const fw_shard_options *o = &l->options;
+    if (o->weights == FW_SHARD_HERE) return FW_OK;
+    if (l->S > 1 && o->strategy != FW_SHARD_ZERO3 && o->strategy != FW_SHARD_HSDP)
+        return fw_fail(
+            FW_ERR_OPTION,
+            "offload_params is for strategies that share out the weights, and %s keeps all of them on every rank; "
+            "write --strategy zero3 or hsdp",
+            fw_shard_strategy_name(o->strategy));
+    FW_ASSERT(o->records != FW_SHARD_HERE && o->update_on_host);
+    return FW_OK;
+}
+
 fw_status fw_shard_layout_init(fw_shard_layout *l, const fw_param_table *table, const fw_shard_options *options,
                                int world, fw_arena *arena) {
     *l = (fw_shard_layout){.options = *options, .table = table};
     if (!options->training) l->options.records = FW_SHARD_HERE;
     if (l->options.records == FW_SHARD_FILE) l->options.update_on_host = true;
     if (l->options.records != FW_SHARD_HERE) l->options.records_leave = true;
+    if (!options->training) l->options.weights = FW_SHARD_HERE;
     FW_ASSERT(options->gradient_t == FW_F32 || options->t == FW_BF16);
     FW_TRY(choose_groups(l, world));
+    FW_TRY(check_places(l));
     fw_status status;
     FW_TRY_OR(FW_NEW_ARRAY(l->bucket, (size_t)table->unit_n), fail);
     FW_TRY_OR(FW_NEW_ARRAY(l->bucket_of_unit, (size_t)table->unit_n), fail);

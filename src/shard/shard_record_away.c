@@ -11,7 +11,7 @@
 void fw_shard_record_plan_away(fw_shard_layout *l, fw_arena *arena, const char *what) {
     const fw_shard_options *o = &l->options;
     const bool file = o->records == FW_SHARD_FILE;
-    uint64_t away = 0;
+    uint64_t away = file ? l->bytes.file : 0;
     size_t largest = 0;
     for (int32_t b = 1; b < l->bucket_n; b++) {
         l->bucket[b].record_away_at = away;
@@ -26,7 +26,7 @@ void fw_shard_record_plan_away(fw_shard_layout *l, fw_arena *arena, const char *
     l->bytes.record_slots = l->record_edge_bytes + (size_t)l->record_slot_n * l->record_block_bytes + FW_SPILL_ALIGN;
     l->block.record_slots = fw_arena_add(arena, file ? FW_MEMORY_HOST : FW_MEMORY_DEVICE, what, l->bytes.record_slots);
     if (file) {
-        l->bytes.file += away;
+        l->bytes.file = away;
     } else {
         l->bytes.host += (size_t)away;
         l->block.record_store = fw_arena_add(arena, FW_MEMORY_HOST, "optimizer state, paged", (size_t)away);

@@ -5,6 +5,7 @@
  * all-gather that followed the last update. */
 #include "shard/shard_internal.h"
 #include "shard/shard_record.h"
+#include "shard/shard_weights_away.h"
 
 #include "base/host.h"
 #include "base/trace.h"
@@ -15,11 +16,14 @@ static size_t bytes_of(int64_t n, fw_dtype t) { return (size_t)n * fw_dtype_byte
 
 /* ---- slots */
 
+/* Nothing travels, neither between ranks nor from elsewhere: a copy stays until another takes its place. */
+static bool stays(const fw_shard *s) { return s->layout.S == 1 && !s->layout.weights_away; }
+
 static int find_slot(const fw_shard *s, int32_t b) {
-    if (b == 0) return s->weight_slot[0].bucket < 0 || s->layout.S == 1 ? 0 : -1;
+    if (b == 0) return s->weight_slot[0].bucket < 0 || stays(s) ? 0 : -1;
     for (int i = 1; i <= s->layout.weight_slot_n; i++)
         if (s->weight_slot[i].bucket < 0) return i;
-    return s->layout.S == 1 ? 1 : -1; /* nothing travels: the copy of another bucket is simply replaced */
+    return stays(s) ? 1 : -1;
 }
 
 static void leave_slot(fw_shard *s, int32_t b) {
@@ -48,6 +52,7 @@ static fw_status start_gather(fw_shard *s, int32_t b, int slot) {
     enter_slot(s, b, slot);
     char *data = s->weight_slot[slot].data;
     char *own = data + s->group_rank * bucket->part_n * (int64_t)fw_dtype_bytes(t);
+    if (s->layout.weights_away) return fw_shard_weights_away_begin_in(s, b, own);
     const void *part = fw_shard_compute_part(s, b);
     if (part == NULL) { /* the master is where it always is: see records_leave */
         char *record;
@@ -66,9 +71,24 @@ static fw_status start_gather(fw_shard *s, int32_t b, int slot) {
     return fw_comm_all_gather(s->group, data, part, bucket->padded_n, t, &state->weights.request);
 }
 
-/* Gathers run ahead of the pass, in its order, as far as there are slots. */
+/* What comes from elsewhere is there: gather it. */
+static fw_status end_coming(fw_shard *s, int32_t b) {
+    const fw_bucket *bucket = fw_shard_bucket(s, b);
+    const fw_dtype t = s->layout.options.t;
+    fw_bucket_state *state = &s->state[b];
+    if (!state->weight_coming) return FW_OK;
+    char *data = s->weight_slot[state->weight_slot].data;
+    char *own = data + s->group_rank * bucket->part_n * (int64_t)fw_dtype_bytes(t);
+    FW_TRY(fw_shard_weights_away_end_in(s, b, own));
+    if (s->layout.S == 1) return FW_OK;
+    state->weights = (fw_flight){.request = {.label = state->label}, .started = true};
+    return fw_comm_all_gather(s->group, data, own, bucket->padded_n, t, &state->weights.request);
+}
+
+/* Gathers run ahead of the pass, in its order, as far as there are slots. What comes from elsewhere is begun as far ahead,
+ * and gathered one bucket later. */
 static fw_status prefetch(fw_shard *s) {
-    if (s->layout.weights_full || s->layout.S == 1) return FW_OK;
+    if (s->layout.weights_full || stays(s)) return FW_OK;
     const fw_shard_schedule *schedule = s->pass.schedule;
     for (int32_t k = 1; k <= s->layout.options.prefetch; k++) {
         int32_t at = s->pass.at + k;
@@ -77,7 +97,10 @@ static fw_status prefetch(fw_shard *s) {
             at -= schedule->stay_n;
         }
         int32_t b = schedule->stay[at].bucket;
-        if (s->state[b].weight_slot >= 0) continue;
+        if (s->state[b].weight_slot >= 0) {
+            if (k < s->layout.options.prefetch) FW_TRY(end_coming(s, b));
+            continue;
+        }
         int slot = find_slot(s, b);
         if (slot < 0) return FW_OK;
         FW_TRY(start_gather(s, b, slot));
@@ -134,6 +157,7 @@ fw_status fw_shard_weights_acquire(fw_shard *s, int32_t unit, const void **w) {
             FW_ASSERT(slot >= 0);
             FW_TRY(start_gather(s, b, slot));
         }
+        FW_TRY(end_coming(s, b));
         base = s->weight_slot[state->weight_slot].data;
     }
     FW_TRY(fw_flight_wait(s->group, &state->weights));
@@ -156,7 +180,7 @@ fw_status fw_shard_weights_release(fw_shard *s, int32_t unit) {
     int32_t b = s->layout.bucket_of_unit[unit];
     FW_ASSERT(s->pass.left > 0 && s->pass.schedule->stay[s->pass.at].bucket == b);
     s->pass.left--;
-    if (s->pass.left > 0 || s->layout.weights_full || s->layout.S == 1) return FW_OK;
+    if (s->pass.left > 0 || s->layout.weights_full || stays(s)) return FW_OK;
     if (s->layout.options.poison) FW_TRY(poison(s, b));
     leave_slot(s, b);
     return prefetch(s);
@@ -164,16 +188,29 @@ fw_status fw_shard_weights_release(fw_shard *s, int32_t unit) {
 
 /* ---- after an update */
 
+/* A copy in the computing type, where the master is in a record. */
+static fw_status renew_copy(fw_shard *s, void *part, const float *master, int64_t n) {
+    const fw_dtype t = s->layout.options.t;
+    const void *from = master;
+    if (s->gradient_host != NULL && t != FW_F32) { /* rounded in memory of the host: the gradient in it has been used */
+        FW_TRY(fw_cast(fw_shard_update_device(s), s->gradient_host, t, master, FW_F32, n));
+        from = s->gradient_host;
+    }
+    if (s->gradient_host != NULL || t == FW_F32) return fw_copy(s->device, part, from, bytes_of(n, t));
+    return fw_cast(s->device, part, t, master, FW_F32, n);
+}
+
 fw_status fw_shard_weights_renew(fw_shard *s, int32_t b, char *record) {
     const fw_bucket *bucket = fw_shard_bucket(s, b);
     const fw_dtype t = s->layout.options.t;
     fw_bucket_state *state = &s->state[b];
     FW_ASSERT(s->layout.S == 1 || state->weight_slot < 0);
     leave_slot(s, b); /* S = 1: the rounded copy is old now */
+    if (s->layout.weights_away) return fw_shard_weights_away_renew(s, b, record);
     void *part = fw_shard_compute_part(s, b);
     if (part == NULL) return FW_OK;
     float *master = fw_shard_master_part(s, b, record);
-    if (master != NULL && part != (void *)master) FW_TRY(fw_cast(s->device, part, t, master, FW_F32, bucket->part_n));
+    if (master != NULL && part != (void *)master) FW_TRY(renew_copy(s, part, master, bucket->part_n));
     if (!s->layout.weights_full || s->layout.S == 1 || bucket->n == 0) return FW_OK;
     FW_TRY(fw_flight_wait(s->group, &state->weights));
     state->weights = (fw_flight){.request = {.label = state->label}, .started = true};

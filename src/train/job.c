@@ -1,6 +1,7 @@
 #include "train/job.h"
 
 #include "base/alloc.h"
+#include "base/file.h"
 #include "base/host.h"
 #include "base/log.h"
 #include "base/plural.h"
@@ -143,8 +144,24 @@ static fw_status shard_options(fw_plan_input *in, const fw_job *job, const fw_op
     if (!training) return FW_OK;
     FW_TRY(fw_wrap_check_class(o->fsdp_transformer_layer_cls_to_wrap, job->model.config.architecture));
     fw_plan_input_from_options(in, o);
+    in->shard.apart = !job->device->on_host;
     int world = fw_comm_world(job->comm);
     return fw_options_shard_group(&in->shard.group_n, o, world, fw_comm_host_ranks(job->comm));
+}
+
+/* Every rank of this machine has a file of its own in the same folder. */
+static fw_status check_disk(const fw_shard_layout *l, int rank_n) {
+    const uint64_t bytes = l->bytes.file * (uint64_t)rank_n;
+    uint64_t free_bytes;
+    if (bytes == 0) return FW_OK;
+    fw_status status = fw_dir_make(l->options.folder);
+    if (status == FW_OK) status = fw_disk_free(&free_bytes, l->options.folder);
+    if (status != FW_OK) return fw_fail_context(status, "offload_dir: ");
+    if (bytes <= free_bytes) return FW_OK;
+    char needed[FW_PLAN_SIZE_BYTES], there[FW_PLAN_SIZE_BYTES];
+    return fw_fail(FW_ERR_IO,
+                   "offloaded state takes %s in %s, which has %s free; name another folder with --offload_dir",
+                   fw_plan_size(needed, bytes), l->options.folder, fw_plan_size(there, free_bytes));
 }
 
 /* Plan first; nothing is taken unless it fits. */
@@ -176,7 +193,24 @@ static fw_status make_plan(fw_job *job, const fw_options *o, const fw_activation
                                .device_bytes = training ? (uint64_t)o->device_memory : 0,
                                .on_gpu = on_gpu,
                                .gpu_bytes = (uint64_t)-negative[1]};
-    return fw_job_plan_make(&job->plan, &in, &budget);
+    FW_TRY(fw_job_plan_make(&job->plan, &in, &budget));
+    return check_disk(&job->plan.layout, budget.ranks);
+}
+
+/* Where offloaded state went, and whether that is what was meant. */
+static void tell_places(const fw_job *job) {
+    const fw_shard_layout *l = &job->plan.layout;
+    const fw_shard_file file = fw_shard_file_of(job->shard);
+    char size[FW_PLAN_SIZE_BYTES];
+    if (fw_comm_rank(job->comm) != 0) return;
+    if (file.way != NULL)
+        fw_log_info("offloaded: %s a rank in %s, by %s", fw_plan_size(size, l->bytes.file), l->options.folder,
+                    file.way);
+    if (l->options.records != FW_SHARD_HERE && l->bucket_n == 1)
+        fw_log_warning("all of the model is one unit (wrap model), whose optimizer state stays: nothing is offloaded");
+    else if (l->options.records == FW_SHARD_HOST && !l->options.apart)
+        fw_log_warning(
+            "a CPU computes in memory of the host: what is offloaded to cpu or paged stays in the same memory");
 }
 
 static fw_status take(fw_job *job, const fw_activation_options *a) {
@@ -190,6 +224,12 @@ static fw_status take(fw_job *job, const fw_activation_options *a) {
     FW_TRY(fw_activations_fill_rope(&job->activations, &job->model, job->device));
     if (job->model.adapted) FW_TRY(fw_shard_create(&job->frozen, &job->plan.frozen, arena, job->device, job->comm));
     FW_TRY(fw_shard_create(&job->shard, &job->plan.layout, arena, job->device, job->comm));
+    const fw_shard_options *o = &job->plan.layout.options;
+    if (o->update_on_host && o->apart) {
+        FW_TRY(fw_device_create(&job->update_device, "cpu", job->threads));
+        fw_shard_set_update_device(job->shard, job->update_device);
+    }
+    tell_places(job);
     fw_device_freeze(job->device, FW_FROZEN_WARN);
     return job->model.adapted ? fw_shard_load(job->frozen, FW_SHARD_WEIGHT, read_frozen, job) : FW_OK;
 }
@@ -220,6 +260,7 @@ void fw_job_close(fw_job *job) {
     fw_model_folder_close(&job->folder);
     fw_model_fini(&job->model);
     fw_comm_destroy(job->comm); /* its memory may be the device's */
+    fw_device_destroy(job->update_device);
     fw_device_destroy(job->device);
     fw_threads_destroy(job->threads);
     fw_free(job->model_dir);
@@ -289,6 +330,15 @@ fw_step fw_job_step(fw_job *job) {
                      .units = fw_job_units(job),
                      .activations = &job->activations,
                      .tokens = &job->tokens};
+}
+
+uint64_t fw_job_planned_bytes(const fw_job *job) {
+    const fw_memory_plan *m = &job->plan.memory;
+    return m->device_bytes + m->shared_bytes + m->away_bytes;
+}
+
+uint64_t fw_job_taken_bytes(const fw_job *job) {
+    return job->device->peak_bytes + fw_comm_allocated_bytes(job->comm) + job->plan.arena.bytes[FW_MEMORY_HOST];
 }
 
 uint64_t fw_job_peak_bytes(const fw_job *job) {

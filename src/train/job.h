@@ -15,6 +15,7 @@ typedef struct fw_job {
     fw_comm *comm;
     fw_threads *threads;
     fw_device *device;
+    fw_device *update_device; /* updates offloaded state in memory of the host, where the device has its own; or NULL */
     int cpu_first, cpu_n, thread_n; /* this rank's part of the machine's CPUs */
     int local_rank, machine_cpu_n;
     char *model_dir;
@@ -56,6 +57,9 @@ fw_status fw_job_load_dataset(fw_job *job, const fw_options *options, const char
 size_t fw_job_dataset_bytes(const fw_dataset *dataset); /* takes NULL */
 fw_units fw_job_units(const fw_job *job);
 fw_step fw_job_step(fw_job *job);
+/* What the plan says is taken in one piece of each kind of memory, scratch included, and what was. */
+uint64_t fw_job_planned_bytes(const fw_job *job);
+uint64_t fw_job_taken_bytes(const fw_job *job);
 /* The most memory this rank ever held. Pages of other ranks' shared memory that it has worked on are resident here too,
  * but they are in the machine once: they are not counted. */
 uint64_t fw_job_peak_bytes(const fw_job *job);

@@ -204,7 +204,18 @@ static void test_refusals(void **state) {
          "r.yaml:1: fsdp_sharding_strategy is hybrid_shard_zero; it must be FULL_SHARD, SHARD_GRAD_OP, NO_SHARD, "
          "HYBRID_SHARD, HYBRID_SHARD_ZERO2, 1, 2, 3, 4 or 5; did you mean HYBRID_SHARD_ZERO2?"},
         {"strategy: ddp\nzero_stage: 3", "", "r.yaml:2: zero_stage is given twice: line 1 says strategy; keep one"},
-        {"fsdp: full_shard offload", "", "fsdp: offload is not supported yet by finewire; leave it out"},
+        {"offload_params: cpu", "",
+         "offload_params is cpu, but offload_optimizer is none: the fp32 weights, which the others are rounded from, "
+         "lie with the "
+         "optimizer's state; give offload_optimizer cpu or nvme too"},
+        {"offload_params: cpu\noffload_optimizer: cpu\nstrategy: zero2\nnum_processes: 2", "",
+         "offload_params is cpu (the recipe:1) contradicts strategy is zero2 (the recipe:3); only zero3 and hsdp share "
+         "out "
+         "the weights; others keep all of them on every rank"},
+        {"fsdp: full_shard offload\noffload_optimizer: none", "",
+         "offload_optimizer is none (the recipe:2) contradicts fsdp is full_shard offload (the recipe:1); FSDP's "
+         "offload means "
+         "cpu; leave out one of them"},
         {"fsdp: full_shrad", "", "fsdp: \"full_shrad\" is not known; did you mean full_shard?"},
         {"fsdp: 17", "",
          "fsdp: \"17\" is not known; it takes full_shard, shard_grad_op, no_shard, hybrid_shard, hybrid_shard_zero2 "
@@ -252,8 +263,6 @@ static void test_refusals(void **state) {
          "NO_WRAP?"},
         {"gradient_dtype: bf16\nbf16: false", "",
          "gradient_dtype is bf16, but bf16 is false, which computes all in fp32; leave out one of them"},
-        {"fsdp_offload_params: true", "",
-         "r.yaml:1: fsdp_offload_params is not supported yet by finewire; leave it out"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         fw_options o;

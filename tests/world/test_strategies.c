@@ -17,7 +17,7 @@
 #include <string.h>
 
 /* Thirteen documents: the last window of an epoch is short, and some ranks then have nothing. */
-enum { STEP_N = 4, DOCUMENT_N = 13, CASES_MAX = 48 };
+enum { STEP_N = 4, DOCUMENT_N = 13, CASES_MAX = 96 };
 
 typedef struct course {
     double loss[STEP_N], grad_norm[STEP_N];
@@ -202,24 +202,33 @@ static void bf16_gradients(const char *variant, int world) {
     assert_int_equal(fw_test_world(world, run_rank, &f), 0);
 }
 
-/* Optimizer state elsewhere: in memory of the host, updated there or brought in; in a file, gradients with it. The same bits
- * as where everything stays, under every strategy, with one micro-batch and with three that are held. */
-static void places(const char *variant, fw_dtype t, int world, const char *folder) {
+/* Optimizer state and weights elsewhere: in memory of the host, updated there or brought in; in a file, gradients with the
+ * state; with a device that has memory of its own. The same bits as where everything stays, under every strategy, with one
+ * micro-batch and with three that are held. each_n-th of all cases. */
+static void places(const char *variant, fw_dtype t, int world, const char *folder, int each_n) {
     static const struct {
-        fw_shard_place records;
-        bool update_on_host;
-    } ways[] = {{FW_SHARD_HOST, true}, {FW_SHARD_HOST, false}, {FW_SHARD_FILE, true}};
+        fw_shard_place records, weights;
+        bool update_on_host, apart;
+    } ways[] = {{FW_SHARD_HOST, FW_SHARD_HERE, true, false}, {FW_SHARD_HOST, FW_SHARD_HERE, false, false},
+                {FW_SHARD_FILE, FW_SHARD_HERE, true, false}, {FW_SHARD_HOST, FW_SHARD_HOST, true, false},
+                {FW_SHARD_FILE, FW_SHARD_FILE, true, false}, {FW_SHARD_HOST, FW_SHARD_HERE, true, true},
+                {FW_SHARD_HOST, FW_SHARD_HOST, true, true},  {FW_SHARD_FILE, FW_SHARD_FILE, true, true}};
     family f = {.variant = variant, .t = t, .world = world};
+    int count = world;
     for (int64_t accumulation = 1; accumulation <= 3; accumulation += 2) {
         const int first = add(&f, (fw_shard_options){.strategy = FW_SHARD_DDP}, accumulation, -1, 0);
         for (int s = FW_SHARD_DDP; s <= FW_SHARD_HSDP; s++)
             for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+                const bool shares = world == 1 || s == FW_SHARD_DDP || s == FW_SHARD_ZERO3 || s == FW_SHARD_HSDP;
+                if ((ways[i].weights != FW_SHARD_HERE && !shares) || count++ % each_n != 0) continue;
                 fw_shard_options o = {.strategy = (fw_shard_strategy)s,
                                       .sync_each = accumulation == 1,
-                                      .prefetch = 1,
+                                      .prefetch = count % 3,
                                       .group_n = world,
                                       .records = ways[i].records,
+                                      .weights = ways[i].weights,
                                       .update_on_host = ways[i].update_on_host,
+                                      .apart = ways[i].apart,
                                       .folder = folder};
                 add(&f, o, accumulation, first, 0);
             }
@@ -248,12 +257,12 @@ static void test_places(void **state) {
     (void)state;
     char folder[FW_TEST_PATH_BYTES];
     fw_test_scratch_make(folder);
-    places("qwen2_tied", FW_BF16, 1, folder);
-    places("llama_tied", FW_F32, 1, folder);
-    places("qwen3_untied", FW_BF16, 2, folder);
-    places("llama_tied", FW_F32, 2, folder);
-    places("qwen2_tied", FW_BF16, 3, folder);
-    places("qwen3_untied", FW_F32, 4, folder);
+    places("qwen2_tied", FW_BF16, 1, folder, 4);
+    places("llama_tied", FW_F32, 1, folder, 4);
+    places("qwen3_untied", FW_BF16, 2, folder, 1);
+    places("llama_tied", FW_F32, 2, folder, 2);
+    places("qwen2_tied", FW_BF16, 3, folder, 4);
+    places("qwen3_untied", FW_F32, 4, folder, 4);
     fw_test_scratch_remove(folder);
 }
 
