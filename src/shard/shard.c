@@ -76,10 +76,10 @@ static void lay_out(fw_shard *s, const fw_arena *arena) {
     s->records = fw_arena_at(arena, l->block.records);
     s->gradient_host = fw_arena_at(arena, l->block.gradient_host);
     fw_shard_record_away_lay_out(s, arena);
-    fw_shard_weights_away_lay_out(s, arena);
     s->staging = fw_arena_at(arena, l->block.staging);
     lay_out_slots(s, s->weight_slot, fw_arena_at(arena, l->block.gathered), l->weight_slot_n, l->options.t);
     lay_out_slots(s, s->gradient_slot, fw_arena_at(arena, l->block.gradient_units), l->gradient_slot_n, FW_F32);
+    fw_shard_weights_away_lay_out(s, arena);
     fw_slot send[FW_SHARD_SLOT_MAX] = {0};
     lay_out_slots(s, send, fw_arena_at(arena, l->block.send), l->gradient_slot_n, FW_BF16);
     for (int i = 0; i < FW_SHARD_SLOT_MAX; i++) s->send[i] = send[i].data;

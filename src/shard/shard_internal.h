@@ -71,9 +71,9 @@ struct fw_shard {
     int next_gradient_slot;
     fw_slot record_slot[FW_SHARD_SLOT_MAX];
     int next_record_slot;
-    fw_slot
-        weight_stage[2]; /* weights on their way between the file and what is not memory of the host, or is rounded */
-    int next_weight_stage;
+    /* Weights on their way to the file and, apart, from it: weight_slot, or two buffers in memory of the host. */
+    fw_slot weight_stage[FW_SHARD_SLOT_MAX];
+    int next_weight_stage, stage_n;
 
     fw_bucket_state *state;
     fw_shard_schedule schedule[2]; /* by fw_shard_pass */

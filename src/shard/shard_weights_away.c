@@ -1,5 +1,6 @@
-/* Shares of weights that wait in memory of the host or in the file. What goes to the file is rounded into one of two
- * buffers first; what comes from it goes through one of them only where the device has memory of its own. */
+/* Shares of weights that wait in memory of the host or in the file. What goes to the file is rounded into a buffer of units
+ * at work, which are empty when weights change, and comes back to one; where the device has memory of its own, through one
+ * of two buffers in memory of the host. */
 #include "shard/shard_weights_away.h"
 
 enum { STAGES = 2 };
@@ -20,6 +21,7 @@ void fw_shard_weights_plan_away(fw_shard_layout *l, fw_arena *arena) {
         l->bytes.file += fw_spill_round(bytes_of(l->bucket[b].part_n, o->t));
         if (l->bucket[b].part_n > largest) largest = l->bucket[b].part_n;
     }
+    if (!o->apart) return;
     const size_t bytes = STAGES * fw_spill_round(bytes_of(largest, o->t));
     l->bytes.host += bytes;
     l->block.weight_stage = fw_arena_add(arena, FW_MEMORY_HOST, "weights on their way", bytes);
@@ -27,17 +29,29 @@ void fw_shard_weights_plan_away(fw_shard_layout *l, fw_arena *arena) {
 
 void fw_shard_weights_away_lay_out(fw_shard *s, const fw_arena *arena) {
     char *base = fw_arena_at(arena, s->layout.block.weight_stage);
+    s->stage_n = base != NULL ? STAGES : s->layout.weight_slot_n;
+    for (int i = 0; base == NULL && i <= s->layout.weight_slot_n; i++)
+        s->weight_stage[i] = (fw_slot){s->weight_slot[i].data, -1};
     if (base == NULL) return;
     const size_t bytes = arena->block[s->layout.block.weight_stage].bytes / STAGES;
     for (int i = 0; i < STAGES; i++) s->weight_stage[i] = (fw_slot){base + (size_t)i * bytes, -1};
 }
 
-/* The next buffer; what was in it has arrived. */
-static fw_status enter_stage(fw_shard *s, int32_t b, int *out) {
-    const int stage = s->next_weight_stage;
+static fw_status wait_for_stage(fw_shard *s, int stage) {
     const int32_t before = s->weight_stage[stage].bucket;
-    s->next_weight_stage = (stage + 1) % STAGES;
-    if (before >= 0) FW_TRY(fw_spill_wait(s->spill, &s->state[before].weight_move));
+    s->weight_stage[stage].bucket = -1;
+    return before < 0 ? FW_OK : fw_spill_wait(s->spill, &s->state[before].weight_move);
+}
+
+/* The next buffer; what was in it has arrived. Of the buffers for units at work the first is bucket 0's. */
+static fw_status enter_stage(fw_shard *s, int32_t b, int *out) {
+    const int shared = s->layout.options.apart ? 0 : 1;
+    int stage = shared + s->next_weight_stage;
+    if (shared == 1 && b == 0)
+        stage = 0;
+    else
+        s->next_weight_stage = (s->next_weight_stage + 1) % s->stage_n;
+    FW_TRY(wait_for_stage(s, stage));
     s->weight_stage[stage].bucket = b;
     *out = stage;
     return FW_OK;
@@ -52,6 +66,7 @@ fw_status fw_shard_weights_away_begin_in(fw_shard *s, int32_t b, char *own) {
     if (o->weights == FW_SHARD_HOST) return fw_copy(s->device, own, fw_shard_compute_part(s, b), bytes);
     FW_TRY(fw_spill_wait(s->spill, &state->weight_move)); /* the update before may still be on its way out */
     if (o->apart) return FW_OK;
+    FW_TRY(wait_for_stage(s, state->weight_slot)); /* and what the buffer was left with */
     return fw_spill_read(s->spill, &state->weight_move, own, bucket->weight_away_at, bytes);
 }
 
