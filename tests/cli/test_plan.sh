@@ -129,7 +129,7 @@ refuse "gradient_checkpointing_kwargs: context_fn" --model SmolLM2-135M --gradie
 run 0 --model SmolLM2-135M --gpus 1 --gpu h100 --gradient_checkpointing_kwargs '{"use_reentrant": false}'
 
 # ---- options that adapters have no use for are named; gradients in bf16 count
-for option in "--offload_optimizer_device cpu" "--offload_param_device cpu" "--sync_each_batch on"; do
+for option in "--offload_optimizer cpu" "--sync_each_batch on"; do
   # shellcheck disable=SC2086
   run 0 --model Qwen2.5-7B --gpus 2 --gpu rtx5090 --method lora $option
   says "${option% *} has no effect with --method lora"
@@ -158,9 +158,17 @@ cat >"$folder/ds.json" <<'JSON'
  "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 8}
 JSON
 run 0 --model Llama-3.1-70B --gpus 8 --gpu h200 --deepspeed "$folder/ds.json" --method full --json
-check 'strategies["zero3"]["optimizer_bytes"] == 0 and strategies["zero3"]["arithmetic"]'
-check '11.9e9 < strategies["zero3"]["host_bytes"] * 8 / 70.55 < 12.1e9'
+check 'strategies["zero3"]["optimizer_bytes"] == 0 and not strategies["zero3"]["arithmetic"]'
+check '11.9e9 < strategies["zero3"]["host_bytes"] * 8 / 70.55 < 12.3e9'
 check 'recommendation["gradient_accumulation_steps"] == 8'
+# each place by itself: nvme leaves the edge's state and three blocks', offloaded weights are none of the device's
+run 0 --model Qwen3-8B --gpus 8 --gpu h100 --method full --json --strategy zero3 \
+  --what_if "offload=cpu;offload=nvme;offload=nvme,offload_params=cpu"
+check 'plan["what_if"][0]["case"]["host_bytes"] > 11.9 * plan["parameters"] / 8 and plan["what_if"][0]["case"]["disk_bytes"] == 0'
+check 'plan["what_if"][1]["case"]["disk_bytes"] > 9 * plan["parameters"] / 8'
+check 'plan["what_if"][1]["case"]["host_bytes"] < plan["what_if"][0]["case"]["host_bytes"] / 2'
+check 'plan["what_if"][2]["case"]["weights_bytes"] == 0 < plan["what_if"][1]["case"]["weights_bytes"]'
+refuse "offload_params is cpu, but offload_optimizer is none" --model Qwen3-8B --gpus 8 --gpu h100 --offload_params cpu
 run 2 --model Qwen3-8B --gpus 8 --gpu h100 --train_batch_size 100 --per_device_train_batch_size 8
 says "train_batch_size is 100"
 printf 'learning_rate: 99\n' >>"$folder/recipe.yaml"
