@@ -80,7 +80,7 @@ static fw_status end_coming(fw_shard *s, int32_t b) {
     char *data = s->weight_slot[state->weight_slot].data;
     char *own = data + s->group_rank * bucket->part_n * (int64_t)fw_dtype_bytes(t);
     FW_TRY(fw_shard_weights_away_end_in(s, b, own));
-    if (s->layout.S == 1) return FW_OK;
+    if (s->layout.S == 1 || bucket->n == 0) return FW_OK;
     state->weights = (fw_flight){.request = {.label = state->label}, .started = true};
     return fw_comm_all_gather(s->group, data, own, bucket->padded_n, t, &state->weights.request);
 }
