@@ -244,6 +244,16 @@ done:
     return status;
 }
 
+/* Begins the copy, and looks once more: had the folder gone in this instant, a new one would have been made in its place. */
+static fw_status begin(fw_staged_folder *staged, const fw_mirror_target *t, const char *path, bool hidden) {
+    FW_TRY(fw_staged_folder_begin(staged, path, hidden));
+    fw_status status = see_run(t);
+    if (status == FW_OK) return FW_OK;
+    fw_staged_folder_close(staged);
+    rmdir(t->form.text); /* if it is ours, it is empty */
+    return status;
+}
+
 fw_status fw_mirror_folder_copy(fw_mirror_target *t, const fw_mirror_item *item, fw_mirror_work *work) {
     char *path = NULL;
     bool has = false;
@@ -253,7 +263,7 @@ fw_status fw_mirror_folder_copy(fw_mirror_target *t, const fw_mirror_item *item,
     FW_TRY_OR(fw_path_join(&path, t->form.text, item->name), done);
     if (!item->is_model) FW_TRY_OR(has_already(&has, item, path), done);
     if (!has) {
-        FW_TRY_OR(fw_staged_folder_begin(&staged, path, !item->is_model), done);
+        FW_TRY_OR(begin(&staged, t, path, !item->is_model), done);
         FW_TRY_OR(copy_all(item, staged.path_tmp, work), done);
         FW_TRY_OR(fw_mirror_work_check(work), done);
         FW_TRY_OR(fw_staged_folder_commit(&staged), done);
