@@ -21,7 +21,7 @@ static void warn(const fw_plan_report *r, const fw_options *o) {
         fw_log_warning("--max_length %lld is more than the %lld tokens that the model was made for "
                        "(max_position_embeddings)",
                        (long long)o->max_length, (long long)made_for);
-    if (o->method != FW_METHOD_LORA && o->method != FW_METHOD_QLORA) return;
+    if (o->method != FW_METHOD_QLORA) return;
     const struct {
         const char *name;
         bool given;

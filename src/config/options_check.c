@@ -146,6 +146,11 @@ static fw_status check_plan(fw_options *o) {
         if (o->gpu != NULL)
             return fw_fail(FW_ERR_OPTION, "device is %s, but a card is named (--gpu %.60s); leave out one of them",
                            fw_device_choice_words[o->device], o->gpu);
+    if (o->use_peft && o->method == FW_METHOD_FULL)
+        return fw_fail(FW_ERR_OPTION,
+                       "method is full, which trains all weights, but use_peft asks for an adapter; leave "
+                       "out one of them");
+    if (o->use_peft && o->method == FW_METHOD_AUTO) o->method = FW_METHOD_LORA;
     return fw_options_resolve_sharding(o);
 }
 

@@ -60,6 +60,15 @@ fw_adapter_request fw_plan_adapter_request(const fw_options *o) {
                                 .init = starts[o->lora_init]};
 }
 
+fw_status fw_plan_adapted_model(fw_model *m, const fw_model_config *config, fw_dtype t, const fw_options *o) {
+    const fw_adapter_request request = fw_plan_adapter_request(o);
+    FW_TRY(fw_model_init_adapted(m, config, t, &request));
+    fw_adapter_request *kept = &m->adapter.request;
+    kept->target_modules = kept->modules_to_save = kept->layers_to_transform = NULL;
+    kept->rank_pattern = kept->alpha_pattern = NULL;
+    return FW_OK;
+}
+
 int64_t fw_plan_chunk_rows(int64_t asked, const fw_model *m, int64_t row_n) {
     int64_t row_bytes = m->config.V * (int64_t)(sizeof(float) + (m->t == FW_F32 ? 0 : fw_dtype_bytes(m->t)));
     int64_t rows = CHUNK_BYTES / row_bytes;

@@ -14,6 +14,9 @@ fw_activation_mode fw_plan_activation_mode(fw_recompute recompute);
 /* The adapter that the options ask for; its texts are theirs. */
 fw_adapter_request fw_plan_adapter_request(const fw_options *options);
 
+/* The model with that adapter. Texts of the options are not kept. Errors: as fw_model_init_adapted. */
+fw_status fw_plan_adapted_model(fw_model *out, const fw_model_config *config, fw_dtype t, const fw_options *options);
+
 /* Rows of logits that exist at a time, of `row_n` at most: as many as were asked for, or with 0 some 64 MiB of them. */
 int64_t fw_plan_chunk_rows(int64_t asked, const fw_model *model, int64_t row_n);
 

@@ -4,7 +4,6 @@
 #include "config/options_sharding.h"
 #include "machine/machine.h"
 #include "model/wrap_class.h"
-#include "plan/adapter_arithmetic.h"
 #include "plan/job_input.h"
 #include "plan/known_model.h"
 #include "plan/solve.h"
@@ -25,7 +24,6 @@ static fw_status take_options(fw_plan_scenario *s, const fw_options *o) {
     s->device_memory = (uint64_t)o->device_memory;
     s->optim = o->optim;
     s->adapter_r = o->lora_r;
-    FW_TRY(fw_adapter_parse_targets(&s->adapter_targets, o->lora_target_modules));
     FW_TRY(fw_wrap_check_class(o->fsdp_transformer_layer_cls_to_wrap, s->model->config.architecture));
     if (s->batch * s->length > INT32_MAX)
         return fw_fail(FW_ERR_OPTION,
@@ -53,8 +51,9 @@ static fw_status load_measured(fw_measured *out, const fw_options *o) {
     return status;
 }
 
-fw_status fw_plan_scenario_from_options(fw_plan_scenario *s, const fw_model *model, fw_options *o) {
-    *s = (fw_plan_scenario){.model = model};
+fw_status fw_plan_scenario_from_options(fw_plan_scenario *s, const fw_model *model, const fw_model *adapted,
+                                        fw_options *o) {
+    *s = (fw_plan_scenario){.model = model, .adapted = adapted};
     fw_measured measured = {0};
     fw_machine *machine = NULL;
     fw_status status = FW_OK;
@@ -139,7 +138,8 @@ static fw_status make(fw_plan_report *r, fw_options *o, const fw_options *given)
     snprintf(r->name, sizeof r->name, "%s", o->model_name_or_path);
     FW_TRY(fw_known_model_config(&config, o->model_name_or_path));
     FW_TRY(fw_model_init(&r->model, &config, o->bf16 ? FW_BF16 : FW_F32));
-    FW_TRY(fw_plan_scenario_from_options(&r->asked, &r->model, o));
+    FW_TRY(fw_plan_adapted_model(&r->adapted, &config, r->model.t, o));
+    FW_TRY(fw_plan_scenario_from_options(&r->asked, &r->model, &r->adapted, o));
     FW_TRY(fill_tables(r));
     FW_TRY(fw_plan_advise(&r->advice, &r->asked));
     FW_TRY(compare_recompute(r));
@@ -171,6 +171,8 @@ void fw_plan_report_destroy(fw_plan_report *r) {
     fw_plan_site_fini(&r->asked.site);
     fw_model_fini(&r->model);
     fw_model_fini(&r->other_type);
+    fw_model_fini(&r->adapted);
+    for (int i = 0; i < FW_PLAN_CHANGES_MAX; i++) fw_model_fini(&r->change[i].adapted);
     fw_free(r->change_text);
     fw_free(r);
 }

@@ -18,6 +18,7 @@ typedef struct fw_plan_table {
 /* One case of --what_if, as it is: under the strategy that was named, or the lowest that fits. */
 typedef struct fw_plan_change {
     const char *text; /* "gradient_accumulation_steps=8": into the report's copy of the option */
+    fw_model adapted; /* the model with the case's adapter, in its type */
     fw_plan_advice advice;
 } fw_plan_change;
 
@@ -32,6 +33,7 @@ enum { FW_PLAN_RECOMPUTE_MAX = 4 };
 typedef struct fw_plan_report {
     char name[160]; /* of the model, as it was given */
     fw_model model;
+    fw_model adapted;    /* the same with the adapter that was asked for */
     fw_model other_type; /* the same in the other computing type, where a case of --what_if has it */
     fw_plan_scenario asked;
     fw_plan_table table;    /* of the method that was asked for; of all weights where that was left open */
@@ -56,8 +58,9 @@ typedef struct fw_plan_report {
 fw_status fw_plan_report_create(fw_plan_report **out, const fw_options *options);
 void fw_plan_report_destroy(fw_plan_report *report); /* takes NULL */
 
-/* The scenario of these options for a model that is there; fills in the options that follow from others now that the number
+/* The scenario of these options for a model that is there, without and with their adapter; fills in the options that follow from others now that the number
  * of ranks is known. fw_plan_site_fini is to be called on its site, whatever the result. */
-fw_status fw_plan_scenario_from_options(fw_plan_scenario *out, const fw_model *model, fw_options *options);
+fw_status fw_plan_scenario_from_options(fw_plan_scenario *out, const fw_model *model, const fw_model *adapted,
+                                        fw_options *options);
 
 #endif

@@ -1,6 +1,5 @@
 #include "plan/scenario.h"
 
-#include "plan/adapter_arithmetic.h"
 #include "plan/job_input.h"
 #include "shard/shard_schedule.h"
 
@@ -40,12 +39,16 @@ void fw_plan_recompute_all(fw_plan_scenario *s) {
     s->recompute_every = 1;
 }
 
+static const fw_model *model_of(const fw_plan_scenario *s) {
+    return s->method == FW_METHOD_LORA ? s->adapted : s->model;
+}
+
 /* Of the device that would compute: on a CPU it is asked, a GPU need not be there. */
 fw_status fw_plan_scenario_scratch(size_t *out, const fw_plan_scenario *s) {
     const fw_activation_options options = activations_of(s);
     fw_activations sized;
-    FW_TRY(fw_activations_init(&sized, s->model, &options, NULL));
-    const fw_device_limits l = fw_activations_limits(&sized, s->model);
+    FW_TRY(fw_activations_init(&sized, model_of(s), &options, NULL));
+    const fw_device_limits l = fw_activations_limits(&sized, model_of(s));
     fw_activations_fini(&sized);
     if (s->site.card != NULL) {
         *out = fw_plan_gpu_scratch_bytes(&l, s->site.card);
@@ -55,13 +58,13 @@ fw_status fw_plan_scenario_scratch(size_t *out, const fw_plan_scenario *s) {
 }
 
 fw_plan_input fw_plan_scenario_input(const fw_plan_scenario *s, fw_shard_strategy strategy, size_t scratch_bytes) {
-    fw_plan_input in = {.model = s->model,
+    fw_plan_input in = {.model = model_of(s),
                         .activations = activations_of(s),
                         .shard = s->shard,
                         .choose_sync = s->choose_sync,
                         .world = s->site.world,
                         .micro_n = s->micro_n,
-                        .token_bytes = fw_micro_batch_bytes(s->batch * s->length, fw_model_drops(s->model)),
+                        .token_bytes = fw_micro_batch_bytes(s->batch * s->length, fw_model_drops(model_of(s))),
                         .scratch_bytes = scratch_bytes};
     in.shard.training = true;
     in.shard.strategy = strategy;
@@ -83,10 +86,10 @@ fw_memory_budget fw_plan_scenario_budget(const fw_plan_scenario *s) {
 /* ---- rows */
 
 static void take_rows(fw_plan_case *c, const fw_job_plan *p, const fw_plan_scenario *s) {
-    const fw_shard_bytes *b = &p->layout.bytes;
+    const fw_shard_bytes *b = &p->layout.bytes, *f = &p->frozen.bytes;
     const fw_arena *a = &p->arena;
     const fw_arena_block *activations = &a->block[p->activation_block]; /* kept, in passing, loss */
-    c->part[FW_PLAN_WEIGHTS] = b->master + b->compute;
+    c->part[FW_PLAN_WEIGHTS] = b->master + b->compute + f->master + f->compute;
     c->part[FW_PLAN_GRADIENTS] = b->gradient;
     /* On a CPU memory of the host is what it computes in. */
     const bool card = s->site.card != NULL;
@@ -98,7 +101,7 @@ static void take_rows(fw_plan_case *c, const fw_job_plan *p, const fw_plan_scena
     if (!card) c->part[FW_PLAN_OPTIMIZER] += p->memory.away_bytes - weights;
     if (card) c->host_bytes = p->memory.away_bytes;
     c->disk_bytes = b->file;
-    c->part[FW_PLAN_GATHERED] = b->gathered + b->gradient_units;
+    c->part[FW_PLAN_GATHERED] = b->gathered + b->gradient_units + f->gathered;
     c->part[FW_PLAN_ACTIVATIONS] = activations[0].bytes + activations[1].bytes;
     c->part[FW_PLAN_LOSS] = activations[2].bytes;
     c->arena_bytes = p->memory.device_bytes + p->memory.shared_bytes + p->memory.away_bytes;
@@ -131,7 +134,7 @@ static void take_away(fw_plan_case *c, const fw_job_plan *p, const fw_plan_scena
 }
 
 static fw_status take_wire(fw_plan_case *c, const fw_job_plan *p, const fw_plan_scenario *s) {
-    const fw_shard_layout *l = &p->layout;
+    const fw_shard_layout *l = &p->layout, *gathered = p->frozen_bytes > 0 ? &p->frozen : l;
     fw_plan_wire *w = &c->wire;
     fw_shard_schedule schedule;
     FW_TRY(fw_shard_schedule_init(&schedule, l, FW_SHARD_PASS_TRAIN));
@@ -142,7 +145,7 @@ static fw_status take_wire(fw_plan_case *c, const fw_job_plan *p, const fw_plan_
                         .across_bytes = p->traffic.all_reduce_bytes,
                         .reduce_each = l->options.sync_each,
                         .unit_n = l->bucket_n,
-                        .edge_part = (double)l->edge_n / (double)l->full_n,
+                        .edge_part = (double)gathered->edge_n / (double)gathered->full_n,
                         .prefetch = l->options.prefetch > 0,
                         .weight_t = l->options.t,
                         .gradient_t = l->options.gradient_t};
@@ -160,7 +163,7 @@ static fw_status take_wire(fw_plan_case *c, const fw_job_plan *p, const fw_plan_
     return FW_OK;
 }
 
-fw_status fw_plan_case_full(fw_plan_case *c, const fw_plan_scenario *s, fw_shard_strategy strategy) {
+fw_status fw_plan_case_planned(fw_plan_case *c, const fw_plan_scenario *s, fw_shard_strategy strategy) {
     size_t scratch_bytes;
     FW_TRY(fw_plan_scenario_scratch(&scratch_bytes, s));
     const fw_plan_input in = fw_plan_scenario_input(s, strategy, scratch_bytes);
@@ -169,7 +172,7 @@ fw_status fw_plan_case_full(fw_plan_case *c, const fw_plan_scenario *s, fw_shard
     FW_TRY(fw_job_plan_of(&p, &in, &budget, s->site.world == 1 ? FW_SHARD_DDP : strategy));
     take_rows(c, &p, s);
     c->held = s->micro_n > 1 && !p.layout.options.sync_each;
-    c->trained_n = s->model->table.parameter_n;
+    c->trained_n = fw_model_trained(in.model)->parameter_n;
     fw_status status = take_wire(c, &p, s);
     fw_plan_case_change_optimizer(c, s, &p.layout);
     fw_job_plan_fini(&p);
@@ -209,7 +212,7 @@ fw_status fw_plan_case_make(fw_plan_case *c, const fw_plan_scenario *s, fw_shard
     if (!is_possible(c, s)) return FW_OK;
     c->possible = true;
     const bool adapter = s->method == FW_METHOD_LORA || s->method == FW_METHOD_QLORA;
-    FW_TRY(adapter ? fw_plan_case_adapter(c, s, strategy) : fw_plan_case_full(c, s, strategy));
+    FW_TRY(s->method == FW_METHOD_QLORA ? fw_plan_case_qlora(c, s, strategy) : fw_plan_case_planned(c, s, strategy));
     judge(c, s);
     c->wire.bytes = c->wire.gather_bytes + c->wire.update_bytes + c->wire.scatter_bytes + c->wire.across_bytes;
     fw_plan_work work = {.micro_n = s->micro_n};

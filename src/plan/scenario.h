@@ -1,7 +1,7 @@
 /* One way to run a training, and what it takes under one strategy: memory by what it is for, bytes on the wire, time.
  *
- * Full fine-tuning with AdamW is planned by the code that training allocates by (job_plan.h): equal to the byte. What
- * training does not have yet (adapters, other optimizers, offload) is arithmetic on top (scenario_arithmetic.c), and says
+ * Full fine-tuning and adapters with AdamW are planned by the code that training allocates by (job_plan.h): equal to the
+ * byte. What training does not have yet (4-bit weights, other optimizers, offload) is arithmetic on top (scenario_arithmetic.c), and says
  * so. */
 #ifndef FW_PLAN_SCENARIO_H
 #define FW_PLAN_SCENARIO_H
@@ -12,7 +12,8 @@
 #include "plan/step_time.h"
 
 typedef struct fw_plan_scenario {
-    const fw_model *model; /* borrowed */
+    const fw_model *model;   /* borrowed */
+    const fw_model *adapted; /* the same with the adapter that was asked for, trained beside it; borrowed */
     fw_plan_site site;
     fw_method method;   /* full, lora or qlora */
     bool strategy_said; /* else any may be recommended */
@@ -26,8 +27,7 @@ typedef struct fw_plan_scenario {
     bool choose_sync;       /* hold gradients until the last micro-batch when that fits */
     uint64_t device_memory; /* a rank may take no more; 0: no such limit */
     fw_optim optim;
-    int64_t adapter_r;
-    unsigned adapter_targets;
+    int64_t adapter_r; /* for words */
 } fw_plan_scenario;
 
 typedef enum fw_plan_part {
@@ -72,9 +72,9 @@ void fw_plan_recompute_all(fw_plan_scenario *scenario);
 /* Errors: FW_ERR_NOMEM, FW_ERR_INPUT. */
 fw_status fw_plan_case_make(fw_plan_case *out, const fw_plan_scenario *scenario, fw_shard_strategy strategy);
 
-/* For the files of this room: rows, wire and limit of a full fine-tune, then changed by what is arithmetic. */
-fw_status fw_plan_case_full(fw_plan_case *out, const fw_plan_scenario *scenario, fw_shard_strategy strategy);
-fw_status fw_plan_case_adapter(fw_plan_case *out, const fw_plan_scenario *scenario, fw_shard_strategy strategy);
+/* For the files of this room: rows, wire and limit as training has them, then changed by what is arithmetic. */
+fw_status fw_plan_case_planned(fw_plan_case *out, const fw_plan_scenario *scenario, fw_shard_strategy strategy);
+fw_status fw_plan_case_qlora(fw_plan_case *out, const fw_plan_scenario *scenario, fw_shard_strategy strategy);
 void fw_plan_case_change_optimizer(fw_plan_case *c, const fw_plan_scenario *scenario, const fw_shard_layout *layout);
 fw_plan_input fw_plan_scenario_input(const fw_plan_scenario *scenario, fw_shard_strategy strategy,
                                      size_t scratch_bytes);

@@ -1,4 +1,4 @@
-/* Rows of what training does not have yet: other optimizers, offload, adapters. Arithmetic on the rows of a full
+/* Rows of what training does not have yet: other optimizers, adapters on 4-bit weights. Arithmetic on the rows of a
  * fine-tune and of a model that is only computed with; once training has one of them, its row is to come from there. */
 #include "plan/adapter_arithmetic.h"
 #include "plan/scenario.h"
@@ -18,20 +18,13 @@ void fw_plan_case_change_optimizer(fw_plan_case *c, const fw_plan_scenario *s, c
     }
 }
 
-/* ---- adapters */
+/* ---- adapters on 4-bit weights */
 
 /* The frozen model lies as in evaluation: whole on every rank, or in shares that are gathered. Its 4-bit form is smaller by
  * the same part everywhere but for the edge, and needs one matrix in bf16 at a time. */
 static void frozen_rows(fw_plan_case *c, const fw_plan_scenario *s, const fw_shard_layout *l) {
     const fw_model_config *g = &s->model->config;
-    const bool four_bit = s->method == FW_METHOD_QLORA;
-    const double blocks = (double)g->L * fw_adapter_frozen_block_bytes(g, four_bit),
-                 edge = fw_adapter_frozen_edge_bytes(g);
-    if (!four_bit) {
-        c->part[FW_PLAN_WEIGHTS] = l->bytes.master + l->bytes.compute;
-        c->part[FW_PLAN_GATHERED] = l->bytes.gathered;
-        return;
-    }
+    const double blocks = (double)g->L * fw_adapter_frozen_block_bytes(g), edge = fw_adapter_frozen_edge_bytes(g);
     c->part[FW_PLAN_WEIGHTS] = (uint64_t)((blocks + edge) / (l->weights_full ? 1 : l->S));
     c->part[FW_PLAN_GATHERED] = 2 * (uint64_t)fw_adapter_largest_matrix(g);
     if (!l->weights_full) c->part[FW_PLAN_GATHERED] += (uint64_t)(edge + l->weight_slot_n * blocks / (double)g->L);
@@ -66,7 +59,7 @@ static fw_status adapter_wire(fw_plan_case *c, const fw_plan_scenario *s, const 
     return FW_OK;
 }
 
-fw_status fw_plan_case_adapter(fw_plan_case *c, const fw_plan_scenario *s, fw_shard_strategy strategy) {
+fw_status fw_plan_case_qlora(fw_plan_case *c, const fw_plan_scenario *s, fw_shard_strategy strategy) {
     const fw_model_config *g = &s->model->config;
     size_t scratch_bytes;
     FW_TRY(fw_plan_scenario_scratch(&scratch_bytes, s));
@@ -79,7 +72,7 @@ fw_status fw_plan_case_adapter(fw_plan_case *c, const fw_plan_scenario *s, fw_sh
     const fw_shard_layout *l = &p.layout;
     const fw_arena_block *activations = &p.arena.block[p.activation_block];
     c->arithmetic = true;
-    c->trained_n = fw_adapter_parameters(g, s->adapter_r, s->adapter_targets);
+    c->trained_n = s->adapted->trained.parameter_n;
     /* Adapters are shared out by the same strategies: 4 bytes of weight and a copy of 2, gradients in their
      * type, the moments. */
     const bool hybrid = strategy == FW_SHARD_HSDP || strategy == FW_SHARD_HSDP_ZERO2;
@@ -93,13 +86,12 @@ fw_status fw_plan_case_adapter(fw_plan_case *c, const fw_plan_scenario *s, fw_sh
         (uint64_t)((double)fw_dtype_bytes(s->shard.gradient_t) * (gradients_shared ? share : n));
     c->part[FW_PLAN_OPTIMIZER] = (uint64_t)(moment_bytes(s->optim) * share);
     c->part[FW_PLAN_ACTIVATIONS] = activations[0].bytes + activations[1].bytes +
-                                   (uint64_t)(2 * s->adapter_r * FW_ADAPT_N * s->batch * s->length) *
+                                   (uint64_t)(2 * s->adapter_r * FW_LINEAR_N * s->batch * s->length) *
                                        (uint64_t)(s->recompute == FW_RECOMPUTE_ON ? 1 : g->L);
     c->part[FW_PLAN_LOSS] = activations[2].bytes;
     c->part[FW_PLAN_BUFFERS] = in.token_bytes + scratch_bytes + l->bytes.staging;
     c->part[FW_PLAN_HEADROOM] = s->site.card != NULL ? s->site.headroom_bytes : p.memory.host_bytes;
-    const double frozen =
-        (double)g->L * fw_adapter_frozen_block_bytes(g, s->method == FW_METHOD_QLORA) + fw_adapter_frozen_edge_bytes(g);
+    const double frozen = (double)g->L * fw_adapter_frozen_block_bytes(g) + fw_adapter_frozen_edge_bytes(g);
     fw_status status = adapter_wire(c, s, l, S, frozen);
     if (s->optim == FW_OPTIM_PAGED_ADAMW || s->optim == FW_OPTIM_PAGED_ADAMW_8BIT)
         c->host_bytes += c->part[FW_PLAN_OPTIMIZER];

@@ -1,6 +1,7 @@
 #include "plan/what_if.h"
 
 #include "base/alloc.h"
+#include "plan/job_input.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -84,7 +85,8 @@ static fw_status try_case(fw_plan_change *change, fw_plan_report *r, const fw_op
     FW_TRY_OR(fw_plan_apply_changes(&changed, change->text), done);
     FW_TRY_OR(fw_options_check(&changed), done);
     FW_TRY_OR(model_of(&model, r, &changed), done);
-    FW_TRY_OR(fw_plan_scenario_from_options(&s, model, &changed), done);
+    FW_TRY_OR(fw_plan_adapted_model(&change->adapted, &model->config, model->t, &changed), done);
+    FW_TRY_OR(fw_plan_scenario_from_options(&s, model, &change->adapted, &changed), done);
     if (s.method == FW_METHOD_AUTO) s.method = r->advice.method;
     FW_TRY_OR(fw_plan_lowest(&change->advice, &s), done);
     /* The site goes; what the advice says of it stays. */

@@ -131,8 +131,8 @@ run 0 --model SmolLM2-135M --gpus 1 --gpu h100 --gradient_checkpointing_kwargs '
 # ---- options that adapters have no use for are named; gradients in bf16 count
 for option in "--offload_optimizer cpu" "--sync_each_batch on"; do
   # shellcheck disable=SC2086
-  run 0 --model Qwen2.5-7B --gpus 2 --gpu rtx5090 --method lora $option
-  says "${option% *} has no effect with --method lora"
+  run 0 --model Qwen2.5-7B --gpus 2 --gpu rtx5090 --method qlora $option
+  says "${option% *} has no effect with --method qlora"
 done
 run 0 --model Qwen2.5-7B --gpus 2 --gpu rtx5090 --method lora --lora_r 32 --gradient_dtype bf16 --json
 check '150e6 < strategies["ddp"]["wire_bytes"] < 165e6' # about 1 % of the 15.2 GB of all gradients in bf16

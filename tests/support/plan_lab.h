@@ -5,12 +5,13 @@
 #include "plan/scenario.h"
 
 typedef struct fw_test_plan {
-    fw_model model;
-    fw_plan_scenario s; /* full, one sequence of 1024, recomputed, gradients in fp32, one micro-batch */
+    fw_model model, adapted; /* rank 16 on every matrix, or as fw_test_plan_rank has set it */
+    fw_plan_scenario s;      /* full, one sequence of 1024, recomputed, gradients in fp32, one micro-batch */
 } fw_test_plan;
 
 /* gpu NULL: ranks on this machine's CPU. Fails the test when something is unknown. */
 void fw_test_plan_init(fw_test_plan *p, const char *model, const char *gpu, int world);
+void fw_test_plan_rank(fw_test_plan *p, int64_t r);
 void fw_test_plan_fini(fw_test_plan *p);
 fw_plan_case fw_test_plan_case(const fw_test_plan *p, fw_shard_strategy strategy);
 /* Weights, gradients and optimizer state of a case, in bytes. */

@@ -4,7 +4,6 @@
  * on disk do, and the other once, as memory does; the test says which is which. GB are 10^9 bytes. */
 #include "machine/gpu_card.h"
 #include "machine/machine.h"
-#include "plan/adapter_arithmetic.h"
 #include "plan/advice.h"
 #include "plan/report.h"
 #include "plan/split_model.h"
@@ -309,12 +308,12 @@ static void test_adapter_on_the_wire(void **state) {
     fw_test_plan p;
     fw_test_plan_init(&p, "Qwen2.5-7B", "rtx5090", 2);
     const double all = (double)p.model.table.parameter_n;
-    p.s.adapter_r = 32;
-    fw_test_near((double)fw_adapter_parameters(&p.model.config, 32, 127) / all, 0.0106, 0.0005);
+    fw_test_plan_rank(&p, 32);
+    fw_test_near((double)p.adapted.trained.parameter_n / all, 0.0106, 0.0005);
     const double full = (double)fw_test_plan_case(&p, FW_SHARD_DDP).wire.bytes;
     p.s.method = FW_METHOD_LORA;
     fw_test_near((double)fw_test_plan_case(&p, FW_SHARD_DDP).wire.bytes / full, 0.01, 0.001);
-    p.s.adapter_r = 30; /* 1 % as near as a rank comes */
+    fw_test_plan_rank(&p, 30); /* 1 % as near as a rank comes */
     const fw_plan_case c = fw_test_plan_case(&p, FW_SHARD_DDP);
     fw_test_near((double)c.trained_n / all, 0.01, 0.0001);
     fw_test_near((double)c.wire.bytes / 2 / 1e6, 150, 5);
