@@ -78,7 +78,7 @@ fw_status fw_shard_weights_away_end_in(fw_shard *s, int32_t b, char *own) {
     state->weight_coming = false;
     if (o->weights == FW_SHARD_HOST) return FW_OK;
     if (!o->apart) return fw_spill_wait(s->spill, &state->weight_move);
-    int stage;
+    int stage = 0; /* gcc does not see that it is set where there is no error */
     FW_TRY(enter_stage(s, b, &stage));
     FW_TRY(fw_spill_read(s->spill, &state->weight_move, s->weight_stage[stage].data, bucket->weight_away_at, bytes));
     FW_TRY(fw_spill_wait(s->spill, &state->weight_move));
@@ -96,7 +96,7 @@ fw_status fw_shard_weights_away_renew(fw_shard *s, int32_t b, char *record) {
     const float *master = fw_shard_master_part(s, b, record);
     fw_device *device = fw_shard_update_device(s);
     if (o->weights == FW_SHARD_HOST) return rounded(device, fw_shard_compute_part(s, b), o->t, master, bucket->part_n);
-    int stage;
+    int stage = 0; /* gcc does not see that it is set where there is no error */
     FW_TRY(enter_stage(s, b, &stage));
     FW_TRY(fw_spill_wait(s->spill, &state->weight_move));
     FW_TRY(rounded(device, s->weight_stage[stage].data, o->t, master, bucket->part_n));
