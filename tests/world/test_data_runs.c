@@ -77,49 +77,53 @@ static void wait_for_words(fw_test_command *c, const char *part) {
     }
 }
 
-/* C35: tokenising is no timeout. Another process holds what rank 0 needs for longer than ranks wait for each other. */
-static void test_waiting_is_no_timeout(void **state) {
-    (void)state;
+/* What becomes of a run on two ranks whose cache another process holds the lock of. */
+typedef struct held_run {
+    fw_test_command command;
+    int lock_fd;
+} held_run;
+
+static void start_held(held_run *h, const char *name, const char *more) {
     char path[1024], lock[1100];
+    fw_test_run_args a;
     fw_test_run_train("first", 0, cached("--num_processes 2 --max_steps 2"));
     assert_int_equal(cache_file(path), 1);
     unlink(path);
     snprintf(lock, sizeof lock, "%s.lock", path);
-    int fd = open(lock, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
-    assert_int_equal(flock(fd, LOCK_EX), 0);
-    fw_test_run_args a;
-    fw_test_command c;
-    fw_test_run_make_args(&a, "waited", cached("--num_processes 2 --max_steps 2 --ddp_timeout 4"));
-    assert_int_equal(fw_test_command_start(&c, a.argv, NULL), 0);
-    wait_for_words(&c, "another process tokenises the same conversations");
+    h->lock_fd = open(lock, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+    assert_int_equal(flock(h->lock_fd, LOCK_EX), 0);
+    fw_test_run_make_args(&a, name, cached(more));
+    assert_int_equal(fw_test_command_start(&h->command, a.argv, NULL), 0);
+    wait_for_words(&h->command, "another process tokenises the same conversations");
+}
+
+static void finish_held(held_run *h, int expected) {
+    int code = fw_test_command_finish(&h->command, 120);
+    if (code != expected) fail_msg("exit code %d: %s", code, fw_strbuf_text(&h->command.err));
+    close(h->lock_fd);
+}
+
+/* C35: tokenising is no timeout. Another process holds what rank 0 needs for longer than ranks wait for each other. */
+static void test_waiting_is_no_timeout(void **state) {
+    (void)state;
+    held_run h;
+    start_held(&h, "waited", "--num_processes 2 --max_steps 2 --ddp_timeout 4");
     sleep(5); /* and a second before it said so */
-    assert_int_equal(flock(fd, LOCK_UN), 0);
-    if (fw_test_command_finish(&c, 120) != 0) fail_msg("%s", fw_strbuf_text(&c.err));
-    fw_test_command_fini(&c);
-    close(fd);
+    assert_int_equal(flock(h.lock_fd, LOCK_UN), 0);
+    finish_held(&h, 0);
+    fw_test_command_fini(&h.command);
     expect_same_losses("first", "waited");
 }
 
 /* A signal is noticed while conversations are read, also while another process is waited for. */
 static void test_interrupted(void **state) {
     (void)state;
-    char path[1024], lock[1100];
-    fw_test_run_train("first", 0, cached("--num_processes 2 --max_steps 2"));
-    assert_int_equal(cache_file(path), 1);
-    unlink(path);
-    snprintf(lock, sizeof lock, "%s.lock", path);
-    int fd = open(lock, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
-    assert_int_equal(flock(fd, LOCK_EX), 0);
-    fw_test_run_args a;
-    fw_test_command c;
-    fw_test_run_make_args(&a, "interrupted", cached("--num_processes 2 --max_steps 2"));
-    assert_int_equal(fw_test_command_start(&c, a.argv, NULL), 0);
-    wait_for_words(&c, "another process tokenises the same conversations");
-    assert_int_equal(kill(c.pid, SIGINT), 0);
-    if (fw_test_command_finish(&c, 120) != 130) fail_msg("%s", fw_strbuf_text(&c.err));
-    assert_non_null(strstr(fw_strbuf_text(&c.err), "interrupted while the conversations were read"));
-    fw_test_command_fini(&c);
-    close(fd);
+    held_run h;
+    start_held(&h, "interrupted", "--num_processes 2 --max_steps 2");
+    assert_int_equal(kill(h.command.pid, SIGINT), 0);
+    finish_held(&h, 130);
+    assert_non_null(strstr(fw_strbuf_text(&h.command.err), "interrupted while the conversations were read"));
+    fw_test_command_fini(&h.command);
 }
 
 #define TALK "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":\"b\"}]}\n"
