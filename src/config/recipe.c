@@ -3,9 +3,11 @@
  * Source: YAML 1.1 as libyaml reads it. Taken: one document, one map, scalars in any style, comments. An option
  * without a value (`seed:`, `seed: ~`, `seed: null`) counts as not given.
  * fsdp_config, deepspeed and gradient_checkpointing_kwargs may be maps, as TrainingArguments take them (config/foreign.h).
+ * What names modules of an adapter may be a list or a map, and is then the text "a,b" or "a=1,b=2".
  * Refused, each with file and line: other lists and maps, anchors, aliases, merges, tags, a second document, a key given
  * twice (under any of its names). Events are handled one by one and maps are bounded in depth, so a hostile file costs
  * no memory beyond its own size. */
+#include "base/strbuf.h"
 #include "config/foreign.h"
 #include "config/lookup.h"
 #include "config/yaml_events.h"
@@ -52,6 +54,35 @@ static fw_leaves *map_of(fw_recipe *r, fw_option_id id) {
     }
 }
 
+/* "a,b" of a list, "a=1,b=2" of a map, of leaves that were read without a path before them. */
+static fw_status join(fw_strbuf *out, const fw_leaves *l, bool map, const char *label) {
+    for (size_t i = 0; i < l->n; i++) {
+        const fw_leaf *leaf = &l->leaf[i];
+        if (leaf->path[0] == 0) return FW_OK; /* empty */
+        const bool deep = !map && strchr(leaf->path, '.') != NULL;
+        if (deep || leaf->null || leaf->text[0] == 0 || strpbrk(leaf->text, " ,[{") != NULL)
+            return fw_fail(FW_ERR_OPTION, "%s: \"%s\" has no place in a list of names", label, leaf->text);
+        FW_TRY(fw_strbuf_printf(out, "%s%s%s%s", i > 0 ? "," : "", map ? leaf->path : "", map ? "=" : "", leaf->text));
+    }
+    return FW_OK;
+}
+
+/* Where a list or a map stands for one text, it is read to its end. */
+static fw_status read_names(fw_recipe *r, const yaml_event_t *value, fw_strbuf *out, const char *label) {
+    fw_leaves leaves = {0};
+    fw_status status = fw_leaves_add_node(&leaves, &r->parser, value, "", r->where);
+    if (status == FW_OK) status = join(out, &leaves, value->type == YAML_MAPPING_START_EVENT, label);
+    fw_leaves_fini(&leaves);
+    return status;
+}
+
+static bool takes_names(fw_option_id id, yaml_event_type_t type) {
+    if (type == YAML_MAPPING_START_EVENT)
+        return id == FW_OPTION_lora_rank_pattern || id == FW_OPTION_lora_alpha_pattern;
+    return id == FW_OPTION_lora_target_modules || id == FW_OPTION_lora_modules_to_save ||
+           id == FW_OPTION_lora_layers_to_transform;
+}
+
 static fw_status apply(fw_recipe *r, const char *key, const yaml_event_t *value, fw_option_place place) {
     fw_option_id id;
     const fw_option_spelling *spelling;
@@ -67,17 +98,21 @@ static fw_status apply(fw_recipe *r, const char *key, const yaml_event_t *value,
     fw_leaves *map = map_of(r, id);
     if (value->type == YAML_MAPPING_START_EVENT && map != NULL)
         return fw_leaves_add_node(map, &r->parser, value, "", r->where);
-    if (value->type != YAML_SCALAR_EVENT)
+    const bool scalar = value->type == YAML_SCALAR_EVENT;
+    if (!scalar && !takes_names(id, value->type))
         return fw_fail(FW_ERR_OPTION, "%s takes one value, not a list or a map", label);
-    const char *text = (const char *)value->data.scalar.value;
-    if (fw_yaml_is_null(value)) return FW_OK;                  /* as if the line were not there */
+    if (scalar && fw_yaml_is_null(value)) return FW_OK; /* as if the line were not there */
+    fw_strbuf names = {0};
+    fw_status status = scalar ? FW_OK : read_names(r, value, &names, label);
+    const char *text = scalar ? (const char *)value->data.scalar.value : fw_strbuf_text(&names);
     bool wins = r->o->origin[id].from != FW_FROM_COMMAND_LINE; /* else: checked, and left as it is */
-    FW_TRY(fw_option_set(r->o, id, spelling, key, text, place, wins));
-    if (wins) {
+    if (status == FW_OK) status = fw_option_set(r->o, id, spelling, key, text, place, wins);
+    fw_strbuf_fini(&names);
+    if (status == FW_OK && wins) {
         r->o->origin[id].from = FW_FROM_RECIPE;
         r->o->origin[id].line = place.line;
     }
-    return FW_OK;
+    return status;
 }
 
 /* One `name: value`; *last when the map ends instead. */

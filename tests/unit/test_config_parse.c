@@ -99,7 +99,7 @@ static void test_refusals(void **state) {
         {FW_COMMAND_TRAIN, "--prompt|x", "--prompt is an option of finewire generate, not of finewire train"},
         {FW_COMMAND_GENERATE, "--eval_dataset|x",
          "--eval_dataset is an option of finewire train and bench step, not of finewire generate"},
-        {FW_COMMAND_TRAIN, "--use_peft", "--use_peft is not supported yet by finewire; leave it out"},
+        {FW_COMMAND_TRAIN, "--load_in_8bit", "--load_in_8bit is not supported yet by finewire; leave it out"},
         {FW_COMMAND_TRAIN, "--learning_rate", "--learning_rate needs a value"},
         {FW_COMMAND_TRAIN, "--learning_rate|--seed|1",
          "--learning_rate needs a value; for one that begins with two dashes write --NAME=VALUE"},

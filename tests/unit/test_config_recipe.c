@@ -48,6 +48,15 @@ static void test_good(void **state) {
     assert_int_equal(read_bytes(&o, text, strlen(text)), FW_OK);
     assert_int_equal(o.seed, 3);
     fw_options_fini(&o);
+    text = "use_peft: true\nlora_target_modules:\n  - q_proj\n  - mlp.up_proj\nlayers_to_transform: [0, 2]\n"
+           "rank_pattern: {q_proj: 8, layers.1.mlp.up_proj: 4}\nmodules_to_save: []\n"; /* PEFT's lists and maps */
+    assert_int_equal(read_bytes(&o, text, strlen(text)), FW_OK);
+    assert_string_equal(o.lora_target_modules, "q_proj,mlp.up_proj");
+    assert_string_equal(o.lora_layers_to_transform, "0,2");
+    assert_string_equal(o.lora_rank_pattern, "q_proj=8,layers.1.mlp.up_proj=4");
+    assert_string_equal(o.lora_modules_to_save, "");
+    assert_int_equal(o.origin[FW_OPTION_lora_target_modules].line, 2);
+    fw_options_fini(&o);
 }
 
 static void test_refusals(void **state) {
@@ -58,8 +67,11 @@ static void test_refusals(void **state) {
         {"seed: 1\nlearnin_rate: 1",
          "r.yaml:2: learnin_rate is not an option of finewire train; did you mean learning_rate?"},
         {"a: 1", "r.yaml:1: a is not an option of finewire train; finewire help train lists them"},
-        {"lora_r: 16", "r.yaml:1: lora_r is not supported yet by finewire train; leave it out"},
-        {"lora_target_modules: [q_proj]", "r.yaml:1: lora_target_modules is not supported yet"},
+        {"load_in_8bit: true", "r.yaml:1: load_in_8bit is not supported yet by finewire train; leave it out"},
+        {"lora_target_modules: {q_proj: 1}", "r.yaml:1: lora_target_modules takes one value, not a list or a map"},
+        {"target_modules: [[q_proj]]", "r.yaml:1: target_modules: \"q_proj\" has no place in a list of names"},
+        {"target_modules: [q_proj, \"k v\"]", "r.yaml:1: target_modules: \"k v\" has no place in a list of names"},
+        {"rank_pattern: [q_proj]", "r.yaml:1: rank_pattern takes one value, not a list or a map"},
         {"prompt: x", "r.yaml:1: prompt is an option of finewire generate, not of finewire train"},
         {"seed: 1\n\nseed: 2", "r.yaml:3: seed is given twice: line 1 says seed; keep one"},
         {"warmup_steps: 5\nwarmup_ratio: 0.1",
