@@ -67,7 +67,7 @@ static void test_refusals(void **state) {
         {"seed: 1\nlearnin_rate: 1",
          "r.yaml:2: learnin_rate is not an option of finewire train; did you mean learning_rate?"},
         {"a: 1", "r.yaml:1: a is not an option of finewire train; finewire help train lists them"},
-        {"load_in_8bit: true", "r.yaml:1: load_in_8bit is not supported yet by finewire train; leave it out"},
+        {"load_in_8bit: true", "r.yaml:1: load_in_8bit is not supported yet by finewire; leave it out"},
         {"lora_target_modules: {q_proj: 1}", "r.yaml:1: lora_target_modules takes one value, not a list or a map"},
         {"target_modules: [[q_proj]]", "r.yaml:1: target_modules: \"q_proj\" has no place in a list of names"},
         {"target_modules: [q_proj, \"k v\"]", "r.yaml:1: target_modules: \"k v\" has no place in a list of names"},
