@@ -188,6 +188,15 @@ bool fw_dir_exists(const char *path) {
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
+fw_status fw_dir_has_file(bool *has, const char *dir, const char *name) {
+    char *path;
+    *has = false;
+    FW_TRY(fw_path_join(&path, dir, name));
+    *has = fw_file_exists(path);
+    fw_free(path);
+    return FW_OK;
+}
+
 fw_status fw_dir_make(const char *path) {
     char *partial;
     FW_TRY(fw_strdup(&partial, path));

@@ -42,6 +42,8 @@ fw_status fw_file_copy(const char *from, const char *to);
 
 bool fw_file_exists(const char *path); /* a regular file */
 bool fw_dir_exists(const char *path);
+/* Is there a regular file of that name in a folder? Errors: FW_ERR_NOMEM. */
+fw_status fw_dir_has_file(bool *has, const char *dir, const char *name);
 /* mkdir -p. */
 fw_status fw_dir_make(const char *path);
 /* Remove a folder and all in it; a missing one is no error. Never follows symbolic links. */

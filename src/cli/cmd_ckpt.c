@@ -57,12 +57,15 @@ fw_status fw_cli_ckpt_export(const fw_options *o) {
     const fw_export_options options = {.dtype = dtypes[o->dtype], .max_shard_bytes = (uint64_t)o->max_shard_size};
     char *path;
     FW_TRY(fw_checkpoint_resolve(&path, o->checkpoint));
-    fw_status status = fw_checkpoint_export(o->output, path, &options);
+    bool adapter = false;
+    fw_status status = fw_checkpoint_export(o->output, path, &options, &adapter);
+    const char *kind = adapter ? "adapter" : "model";
+    const char *dtype = adapter ? "fp32" : fw_export_dtype_words[o->dtype];
     if (status == FW_OK)
-        status = o->json ? fw_cli_write_json(json_pack("{s:s, s:s, s:s}", "checkpoint", path, "model", o->output,
-                                                       "dtype", fw_export_dtype_words[o->dtype]))
-                         : fw_terminal_printf("%s: written as %s\nmodel = %s\n", path, fw_export_dtype_words[o->dtype],
-                                              o->output);
+        status =
+            o->json
+                ? fw_cli_write_json(json_pack("{s:s, s:s, s:s}", "checkpoint", path, kind, o->output, "dtype", dtype))
+                : fw_terminal_printf("%s: written as %s\n%s = %s\n", path, dtype, kind, o->output);
     fw_free(path);
     return status;
 }

@@ -30,18 +30,20 @@ static fw_status show(const fw_checkpoint_found_list *list) {
         FW_TRY(fw_terminal_printf("%8lld  %-20s  %10s  %8s  %9s  %-14s  %s%s\n", (long long)f->step,
                                   f->saved_at == NULL ? "-" : f->saved_at, fw_human_size(size, f->bytes),
                                   number(loss, metric(f, "loss")), number(eval_loss, metric(f, "eval_loss")),
-                                  f->why == NULL ? ranks : "-",
-                                  f->why == NULL ? "complete" : "does not count: ", f->why == NULL ? "" : f->why));
+                                  f->why == NULL ? ranks : "-", f->why == NULL ? "complete" : "does not count: ",
+                                  f->why != NULL ? f->why
+                                  : f->adapter   ? ", adapter"
+                                                 : ""));
     }
     return FW_OK;
 }
 
 static json_t *to_json(const fw_checkpoint_found *f) {
-    return json_pack("{s:s, s:I, s:b, s:s*, s:s*, s:I, s:o, s:o, s:I, s:s}", "path", f->path, "step",
-                     (json_int_t)f->step, "complete", f->why == NULL, "why", f->why, "saved_at", f->saved_at, "bytes",
-                     (json_int_t)f->bytes, "loss", fw_json_number(metric(f, "loss")), "eval_loss",
-                     fw_json_number(metric(f, "eval_loss")), "world_size", (json_int_t)f->state.world_size, "strategy",
-                     f->state.strategy);
+    return json_pack("{s:s, s:I, s:b, s:b, s:s*, s:s*, s:I, s:o, s:o, s:I, s:s}", "path", f->path, "step",
+                     (json_int_t)f->step, "complete", f->why == NULL, "adapter", (int)f->adapter, "why", f->why,
+                     "saved_at", f->saved_at, "bytes", (json_int_t)f->bytes, "loss", fw_json_number(metric(f, "loss")),
+                     "eval_loss", fw_json_number(metric(f, "eval_loss")), "world_size", (json_int_t)f->state.world_size,
+                     "strategy", f->state.strategy);
 }
 
 fw_status fw_cli_ckpt_ls(const fw_options *o) {

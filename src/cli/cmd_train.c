@@ -203,7 +203,7 @@ static void on_done(void *context, const fw_train_result *r) {
     if (d->world > 1 && r->traffic_steps > 0) show_traffic(r);
     if (r->trace != NULL) fw_terminal_printf("trace = %s\n", r->trace);
     if (r->model_dir != NULL)
-        fw_terminal_printf("model = %s\n", r->model_dir);
+        fw_terminal_printf("%s = %s\n", r->adapter ? "adapter" : "model", r->model_dir);
     else
         fw_terminal_printf("interrupted after step %lld of %lld; the same command goes on from there\n",
                            (long long)r->step, (long long)r->step_n);

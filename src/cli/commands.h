@@ -13,6 +13,7 @@ int fw_cli_main(int argc, char **argv);
 fw_status fw_cli_train(const fw_options *options);
 fw_status fw_cli_eval(const fw_options *options);
 fw_status fw_cli_generate(const fw_options *options);
+fw_status fw_cli_merge(const fw_options *options);
 fw_status fw_cli_import(const fw_options *options);
 fw_status fw_cli_topo(const fw_options *options);
 fw_status fw_cli_doctor(const fw_options *options);

@@ -11,6 +11,7 @@ static const fw_cli_command runners[FW_COMMAND_N] = {
     [FW_COMMAND_TRAIN] = fw_cli_train,
     [FW_COMMAND_EVAL] = fw_cli_eval,
     [FW_COMMAND_GENERATE] = fw_cli_generate,
+    [FW_COMMAND_MERGE] = fw_cli_merge,
     [FW_COMMAND_IMPORT] = fw_cli_import,
     [FW_COMMAND_BENCH] = fw_cli_bench,
     [FW_COMMAND_BENCH_STEP] = fw_cli_bench_step,

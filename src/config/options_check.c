@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "config/options_adapter.h"
 #include "config/options_saving.h"
 #include "config/options_sharding.h"
 
@@ -17,8 +18,8 @@ static fw_status need(const fw_options *o, fw_option_id id) {
     memcpy(&text, (const char *)o + info->offset, sizeof text);
     if (text != NULL) return FW_OK;
     if ((int)id == command.positional)
-        return fw_fail(FW_ERR_OPTION, "finewire %s needs a %s: finewire %s PATH", command.name, info->name,
-                       command.name);
+        return fw_fail(FW_ERR_OPTION, "finewire %s needs %s %s: finewire %s PATH", command.name,
+                       strchr("aeiou", info->name[0]) != NULL ? "an" : "a", info->name, command.name);
     const char *kind = info->type == FW_TYPE_TEXT ? "TEXT" : "PATH";
     return fw_fail(FW_ERR_OPTION, "finewire %s needs --%s %s%s", command.name, info->name, kind,
                    command.positional == FW_OPTION_recipe ? " (or a line of the recipe)" : "");
@@ -61,6 +62,7 @@ static fw_status check_train(fw_options *o) {
         return fw_fail(FW_ERR_OPTION,
                        "there is an eval_dataset, and val_size %g would hold out another; leave out one of them",
                        o->val_size);
+    FW_TRY(fw_options_check_adapter(o));
     FW_TRY(resolve_resume(o));
     FW_TRY(fw_options_check_saving(o));
     FW_TRY(fw_options_resolve_sharding(o));
@@ -96,8 +98,13 @@ fw_status fw_options_resolve_batch(fw_options *o, int world) {
     return fw_options_resolve_sharding(o); /* some of its rules hold without accumulation only */
 }
 
+/* An adapter may name its base. */
+static fw_status need_model(const fw_options *o) {
+    return o->adapter != NULL ? FW_OK : need(o, FW_OPTION_model_name_or_path);
+}
+
 static fw_status check_generate(const fw_options *o) {
-    FW_TRY(need(o, FW_OPTION_model_name_or_path));
+    FW_TRY(need_model(o));
     FW_TRY(need(o, FW_OPTION_prompt));
     if (o->raw && o->system_prompt != NULL)
         return fw_fail(FW_ERR_OPTION,
@@ -158,8 +165,9 @@ fw_status fw_options_check(fw_options *o) {
     switch (o->command) {
     case FW_COMMAND_TRAIN:
     case FW_COMMAND_BENCH_STEP: return check_train(o);
-    case FW_COMMAND_EVAL: FW_TRY(need(o, FW_OPTION_model_name_or_path)); return need(o, FW_OPTION_dataset_name);
+    case FW_COMMAND_EVAL: FW_TRY(need_model(o)); return need(o, FW_OPTION_dataset_name);
     case FW_COMMAND_GENERATE: return check_generate(o);
+    case FW_COMMAND_MERGE: FW_TRY(need(o, FW_OPTION_adapter)); return need(o, FW_OPTION_output);
     case FW_COMMAND_IMPORT: FW_TRY(need(o, FW_OPTION_file)); return need(o, FW_OPTION_output);
     case FW_COMMAND_TOPO: return FW_OK;
     case FW_COMMAND_DOCTOR: return FW_OK;

@@ -221,12 +221,26 @@ static fw_status check_is_folder(const char *dir) {
                    dir);
 }
 
+/* What peft writes has no config.json: the base has it. */
+static fw_status check_is_no_adapter(const char *dir) {
+    bool model = false, adapter = false;
+    FW_TRY(fw_dir_has_file(&model, dir, "config.json"));
+    FW_TRY(fw_dir_has_file(&adapter, dir, "adapter_config.json"));
+    if (model || !adapter) return FW_OK;
+    return fw_fail(
+        FW_ERR_INPUT,
+        "%s is an adapter; give it as --adapter and its base as --model, or make one model of both: finewire "
+        "merge %s --output DIR",
+        dir, dir);
+}
+
 fw_status fw_model_config_load(fw_model_config *out, const char *dir) {
     char *path = NULL;
     json_t *object = NULL;
     fw_status status;
     FW_TRY_OR(check_is_folder(dir), done);
     FW_TRY_OR(fw_path_join(&path, dir, "config.json"), done);
+    FW_TRY_OR(check_is_no_adapter(dir), done);
     FW_TRY_OR(fw_json_load(&object, path, CONFIG_LIMIT_BYTES), done);
     FW_TRY_OR(fw_model_config_parse(out, object, path), done);
 done:

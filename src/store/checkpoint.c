@@ -17,6 +17,7 @@ void fw_checkpoint_state_fini(fw_checkpoint_state *state) {
     json_decref(state->run);
     json_decref(state->schedule);
     json_decref(state->metrics);
+    json_decref(state->adapter);
     *state = (fw_checkpoint_state){0};
 }
 
@@ -38,23 +39,36 @@ void fw_checkpoint_even_ranges(fw_checkpoint_range *range, const fw_param_table 
     }
 }
 
-/* config.json, the tokenizer, ...: copied, then hashed as they are on disk. */
-static fw_status write_small_files(json_t *part, const char *dir, const char *source_dir) {
-    FW_TRY(fw_small_files_copy(source_dir, dir, FW_F32));
-    for (int i = -1; i < 0 || fw_small_file_names[i] != NULL; i++) {
-        const char *name = i < 0 ? "config.json" : fw_small_file_names[i];
-        char *path;
-        FW_TRY(fw_path_join(&path, dir, name));
-        uint64_t hash, bytes;
-        fw_status status = FW_OK;
-        if (fw_file_exists(path)) {
-            status = fw_hash_file(&hash, &bytes, path);
-            if (status == FW_OK) status = fw_manifest_add_file(part, name, bytes, hash);
-        }
-        fw_free(path);
-        FW_TRY(status);
+/* A file that may be there, as it is on disk. */
+static fw_status add_small_file(json_t *part, const char *dir, const char *name) {
+    char *path;
+    FW_TRY(fw_path_join(&path, dir, name));
+    uint64_t hash, bytes;
+    fw_status status = FW_OK;
+    if (fw_file_exists(path)) {
+        status = fw_hash_file(&hash, &bytes, path);
+        if (status == FW_OK) status = fw_manifest_add_file(part, name, bytes, hash);
     }
+    fw_free(path);
+    return status;
+}
+
+/* config.json, the tokenizer, ...: copied, then hashed. */
+static fw_status write_small_files(json_t *part, const char *dir, const char *source_dir) {
+    FW_TRY(fw_small_files_copy(source_dir, dir, FW_F32, false));
+    FW_TRY(add_small_file(part, dir, "config.json"));
+    for (int i = 0; fw_small_file_names[i] != NULL; i++) FW_TRY(add_small_file(part, dir, fw_small_file_names[i]));
     return FW_OK;
+}
+
+static fw_status write_adapter(json_t *part, const char *dir, const json_t *adapter) {
+    static const char name[] = "adapter_config.json";
+    char *path;
+    FW_TRY(fw_path_join(&path, dir, name));
+    fw_status status = fw_json_save(adapter, path);
+    if (status == FW_OK) status = add_small_file(part, dir, name);
+    fw_free(path);
+    return status;
 }
 
 fw_status fw_checkpoint_begin(fw_checkpoint_writer *w, const char *output_dir, const char *source_dir,
@@ -87,6 +101,7 @@ fw_status fw_checkpoint_commit(fw_checkpoint_writer *w, const fw_param_table *ta
         FW_TRY_OR(fw_manifest_see_files(part[i], w->staged.path_tmp, who), done);
         FW_TRY_OR(fw_manifest_merge(manifest, part[i]), done);
     }
+    if (state->adapter != NULL) FW_TRY_OR(write_adapter(w->small_files, w->staged.path_tmp, state->adapter), done);
     FW_TRY_OR(fw_manifest_merge(manifest, w->small_files), done);
     FW_TRY_OR(fw_manifest_save(manifest, w->staged.path_tmp), done);
     FW_TRY_OR(fw_staged_folder_commit(&w->staged), done);

@@ -5,6 +5,8 @@
  *     shard-00001-model-00001-of-00003.safetensors   what one rank owned: fp32 master weights under their Hugging Face
  *     ...                                            names and both moments, in PyTorch's distributed-checkpoint form
  *     config.json, tokenizer.json, ...               the small files of the model folder
+ *     adapter_config.json                            where only an adapter is trained: the weights are its own, the base's
+ *                                                    are in the base, which the state below names with its hash
  *     manifest.json                                  format version, every piece with its place and XXH64, the state below
  *
  * Every rank writes its own part into ".tmp-step-00000050-PID"; all files are synced; one rank adds the manifest, renames
@@ -33,6 +35,8 @@ typedef struct fw_checkpoint_state {
     json_t *run;            /* identity of the run: model, tokenizer, data (run_folder.h) */
     json_t *schedule;       /* of the learning rate, as it was resolved */
     json_t *metrics;        /* "loss", "eval_loss", ... at this step */
+    json_t *adapter;        /* of a run that trains one: what adapter_config.json says; NULL: all weights are trained.
+                               Only for saving: a reader finds the file beside config.json */
 } fw_checkpoint_state;
 void fw_checkpoint_state_fini(fw_checkpoint_state *state); /* after loading only */
 

@@ -34,6 +34,7 @@ static fw_status look(fw_checkpoint_found *f, const char *name) {
     FW_TRY_OR(fw_checkpoint_verify(f->path, false), done);
     FW_TRY_OR(fw_manifest_load(&manifest, f->path), done);
     FW_TRY_OR(fw_manifest_state(&f->state, manifest, f->path), done);
+    f->adapter = json_object_get(json_object_get(manifest, "files"), "adapter_config.json") != NULL;
     const char *saved_at = json_string_value(json_object_get(manifest, "saved_at"));
     FW_TRY_OR(fw_strdup(&f->saved_at, saved_at == NULL ? "" : saved_at), done);
     int64_t step = fw_checkpoint_step_of(name);

@@ -8,19 +8,11 @@
 #include <math.h>
 #include <string.h>
 
-static fw_status has_manifest(bool *has, const char *dir) {
-    char *path;
-    FW_TRY(fw_path_join(&path, dir, "manifest.json"));
-    *has = fw_file_exists(path);
-    fw_free(path);
-    return FW_OK;
-}
-
 fw_status fw_checkpoint_resolve(char **path, const char *given) {
     bool is_one = false;
     *path = NULL;
     if (!fw_dir_exists(given)) return fw_fail(FW_ERR_INPUT, "%s is not a folder", given);
-    FW_TRY(has_manifest(&is_one, given));
+    FW_TRY(fw_dir_has_file(&is_one, given, "manifest.json"));
     if (is_one) return fw_strdup(path, given);
     FW_TRY(fw_checkpoint_refuse_foreign(given));
     fw_checkpoint_list list;
@@ -34,11 +26,33 @@ fw_status fw_checkpoint_resolve(char **path, const char *given) {
     return fw_fail(FW_ERR_INPUT, "%s is not a checkpoint (it has no manifest.json) and holds no complete one", given);
 }
 
+/* The table of what the adapter trains, in the place of the model's. */
+static fw_status use_adapter(fw_checkpoint_whole *w, const char *path) {
+    fw_adapter adapter = {0};
+    fw_param_table frozen = {0}, trained = {0};
+    fw_status status;
+    FW_TRY_OR(fw_peft_config_load(&w->peft, path), done);
+    FW_TRY_OR(fw_peft_config_blame(fw_adapter_resolve(&adapter, &w->peft.request, &w->config, &w->table), &w->peft),
+              done);
+    FW_TRY_OR(fw_adapter_tables(&adapter, &w->table, &frozen, &trained), done);
+    fw_param_table_fini(&w->table);
+    w->table = trained;
+    trained = (fw_param_table){0};
+done:
+    fw_param_table_fini(&frozen);
+    fw_param_table_fini(&trained);
+    fw_adapter_fini(&adapter);
+    return status;
+}
+
 fw_status fw_checkpoint_whole_open(fw_checkpoint_whole *w, const char *path) {
     *w = (fw_checkpoint_whole){0};
+    bool adapter = false;
     fw_status status;
     FW_TRY_OR(fw_model_config_load(&w->config, path), fail);
     FW_TRY_OR(fw_param_table_init(&w->table, &w->config), fail);
+    FW_TRY_OR(fw_dir_has_file(&adapter, path, "adapter_config.json"), fail);
+    if (adapter) FW_TRY_OR(use_adapter(w, path), fail);
     FW_TRY_OR(fw_checkpoint_open(&w->files, path, &w->table, &w->state), fail);
     return FW_OK;
 fail:
@@ -50,6 +64,7 @@ void fw_checkpoint_whole_close(fw_checkpoint_whole *w) {
     fw_checkpoint_close(&w->files);
     fw_checkpoint_state_fini(&w->state);
     fw_param_table_fini(&w->table);
+    fw_peft_config_fini(&w->peft);
 }
 
 static fw_status read_array(void *context, fw_checkpoint_array array, const fw_param *p, int64_t first_n, int64_t n,
@@ -63,12 +78,16 @@ static fw_status read_weight(void *context, const fw_param *p, int64_t first_n, 
 }
 
 /* The weights are checked as they are read, and the small files before: what is damaged does not become a model. */
-fw_status fw_checkpoint_export(const char *dir, const char *path, const fw_export_options *options) {
+fw_status fw_checkpoint_export(const char *dir, const char *path, const fw_export_options *options, bool *adapter) {
     fw_checkpoint_whole w;
     FW_TRY(fw_export_check_target(dir, path));
     FW_TRY(fw_checkpoint_verify_with(NULL, path, FW_CHECKPOINT_SMALL_FILES));
     FW_TRY(fw_checkpoint_whole_open(&w, path));
-    fw_status status = fw_export_model(dir, path, &w.table, options, read_weight, &w);
+    const fw_peft_origin origin = {path, w.peft.object,
+                                   json_string_value(json_object_get(w.state.run, "weights_hash"))};
+    fw_status status = origin.config != NULL ? fw_peft_folder_write(dir, &origin, &w.table, read_weight, &w)
+                                             : fw_export_model(dir, path, &w.table, options, read_weight, &w);
+    if (adapter != NULL) *adapter = origin.config != NULL;
     fw_checkpoint_whole_close(&w);
     return status;
 }
@@ -79,6 +98,7 @@ fw_status fw_checkpoint_reshard(char **out, const char *output_dir, const char *
     FW_TRY(fw_checkpoint_verify_with(NULL, path, FW_CHECKPOINT_SMALL_FILES));
     FW_TRY(fw_checkpoint_whole_open(&w, path));
     w.state.world_size = place_n;
+    w.state.adapter = json_incref(w.peft.object);
     fw_status status = fw_checkpoint_save(out, output_dir, path, &w.table, place_n, read_array, &w, &w.state);
     fw_checkpoint_whole_close(&w);
     return status;
@@ -169,7 +189,7 @@ fw_status fw_checkpoint_remove(const char *path, bool force) {
     while (n > 1 && path[n - 1] == '/') n--;
     FW_TRY_OR(fw_strndup(&whole, path, n), done);
     char *slash = strrchr(whole, '/'), *name = slash == NULL ? whole : slash + 1;
-    FW_TRY_OR(has_manifest(&is_one, whole), done);
+    FW_TRY_OR(fw_dir_has_file(&is_one, whole, "manifest.json"), done);
     if (strncmp(name, "step-", 5) != 0 && !is_one) {
         status = fw_fail(FW_ERR_OPTION, "%s is not a checkpoint: nothing is removed", path);
         goto done;

@@ -5,6 +5,7 @@
 
 #include "store/checkpoint.h"
 #include "store/export.h"
+#include "store/peft_folder.h"
 
 /* *path = the folder itself when it is a checkpoint, else the newest complete one in it (fw_free). Errors: FW_ERR_INPUT
  * naming what the folder is instead, where it is a checkpoint of another program. */
@@ -13,18 +14,20 @@ fw_status fw_checkpoint_resolve(char **path, const char *given);
  * converts them. FW_OK when it is none of them. */
 fw_status fw_checkpoint_refuse_foreign(const char *dir);
 
-/* A checkpoint with the table of its own config.json. */
+/* A checkpoint with the table of its own config.json, and of its adapter_config.json where it has one. */
 typedef struct fw_checkpoint_whole {
     fw_model_config config;
-    fw_param_table table;
+    fw_param_table table; /* what is in the checkpoint: of an adapter run, what was trained */
+    fw_peft_config peft;  /* object NULL: all weights are trained */
     fw_checkpoint_files files;
     fw_checkpoint_state state;
 } fw_checkpoint_whole;
 fw_status fw_checkpoint_whole_open(fw_checkpoint_whole *out, const char *path);
 void fw_checkpoint_whole_close(fw_checkpoint_whole *w); /* takes a zeroed one */
 
-/* A model folder from its weights; see fw_export_model. */
-fw_status fw_checkpoint_export(const char *dir, const char *path, const fw_export_options *options);
+/* A model folder from its weights; see fw_export_model. From an adapter's the folder that peft loads, in fp32 whatever the
+ * options say; *adapter (may be NULL) tells. */
+fw_status fw_checkpoint_export(const char *dir, const char *path, const fw_export_options *options, bool *adapter);
 /* The same checkpoint as place_n ranks would have written it, in output_dir under its step. *out (fw_free): where. */
 fw_status fw_checkpoint_reshard(char **out, const char *output_dir, const char *path, int place_n);
 
@@ -44,6 +47,7 @@ typedef struct fw_checkpoint_found {
     char *path;
     int64_t step;
     char *why;                 /* it does not count; NULL: complete */
+    bool adapter;              /* only an adapter was trained */
     char *saved_at;            /* "2026-11-29T19:30:00Z" */
     uint64_t bytes;            /* of all files in the folder */
     fw_checkpoint_state state; /* zero when it does not count */

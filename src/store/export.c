@@ -20,7 +20,8 @@ fw_status fw_param_read_flat(void *context, const fw_param *param, int64_t first
 
 static bool is_known_name(const char *name) {
     if (strcmp(name, "config.json") == 0 || strcmp(name, "model.safetensors") == 0 ||
-        strcmp(name, "model.safetensors.index.json") == 0)
+        strcmp(name, "model.safetensors.index.json") == 0 || strcmp(name, "adapter_config.json") == 0 ||
+        strcmp(name, "adapter_model.safetensors") == 0)
         return true;
     int shard, shard_n, used = 0;
     if (sscanf(name, "model-%5d-of-%5d.safetensors%n", &shard, &shard_n, &used) == 2 && used > 0 && name[used] == 0)
@@ -127,7 +128,7 @@ fw_status fw_export_model(const char *dir, const char *source_dir, const fw_para
     FW_TRY_OR(fw_small_files_bytes(&need_bytes, source_dir), done);
     FW_TRY_OR(fw_store_check_space(dir, need_bytes, dir), done);
     FW_TRY_OR(fw_staged_folder_begin(&staged, dir, false), done);
-    FW_TRY_OR(fw_small_files_copy(source_dir, staged.path_tmp, options->dtype), done);
+    FW_TRY_OR(fw_small_files_copy(source_dir, staged.path_tmp, options->dtype, options->untie), done);
     FW_TRY_OR(fw_weights_write(staged.path_tmp, table, options, reader, context), done);
     FW_TRY_OR(fw_weights_verify(staged.path_tmp, table, options->dtype), done);
     FW_TRY_OR(fw_staged_folder_commit(&staged), done);

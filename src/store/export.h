@@ -29,6 +29,7 @@ enum { FW_EXPORT_CHUNK_N = 1 << 18 }; /* values asked of the reader at a time, a
 typedef struct fw_export_options {
     fw_dtype dtype;           /* FW_BF16, FW_F32 or FW_F16 */
     uint64_t max_shard_bytes; /* 0: 5 GB (5e9) */
+    bool untie;               /* config.json says that the head is not the embedding */
 } fw_export_options;
 
 /* source_dir: the folder whose config and tokenizer are carried over. An existing DIR is replaced when it is empty

@@ -166,7 +166,7 @@ fw_status fw_import_gguf(const char *gguf_path, const char *output_dir, bool ove
     FW_TRY_OR(save_json(staged.path_tmp, "generation_config.json", generation), done);
     FW_TRY_OR(save_json(staged.path_tmp, "tokenizer.json", tokenizer), done);
     FW_TRY_OR(save_json(staged.path_tmp, "tokenizer_config.json", tokenizer_config), done);
-    fw_export_options options = {dtype, max_shard_bytes};
+    const fw_export_options options = {.dtype = dtype, .max_shard_bytes = max_shard_bytes};
     FW_TRY_OR(fw_weights_write(staged.path_tmp, &table, &options, read_param, &s), done);
     FW_TRY_OR(fw_weights_verify(staged.path_tmp, &table, dtype), done);
     FW_TRY_OR(fw_staged_folder_commit(&staged), done);

@@ -142,6 +142,16 @@ done:
     return status;
 }
 
+fw_status fw_model_folder_open_file(fw_model_folder *out, const char *dir, const char *name) {
+    *out = (fw_model_folder){0};
+    fw_status status;
+    FW_TRY_OR(fw_strdup(&out->dir, dir), done);
+    FW_TRY_OR(open_shard(out, dir, name, dir), done);
+done:
+    if (status != FW_OK) fw_model_folder_close(out);
+    return status;
+}
+
 void fw_model_folder_close(fw_model_folder *folder) {
     for (size_t i = 0; i < folder->shard_n; i++) fw_safetensors_close(&folder->shard[i]);
     fw_free(folder->shard);

@@ -21,6 +21,8 @@ typedef struct fw_model_folder {
 /* Errors (FW_ERR_INPUT): no weights; only pytorch_model.bin or other pickles (named, with what converts them);
  * a shard of the index is missing; a tensor is not in the shard that the index names; anything wrong with a file. */
 fw_status fw_model_folder_open(fw_model_folder *out, const char *dir);
+/* One file of weights under another name, which must be there. */
+fw_status fw_model_folder_open_file(fw_model_folder *out, const char *dir, const char *name);
 void fw_model_folder_close(fw_model_folder *folder);
 
 /* The tensor and the file it is in; NULL when there is none of that name. */

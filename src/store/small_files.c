@@ -34,7 +34,16 @@ fw_status fw_small_files_bytes(uint64_t *bytes, const char *source_dir) {
 }
 
 /* transformers 5 writes "dtype", older ones "torch_dtype"; a source with neither is told apart by its rope keys. */
-static fw_status write_config(const char *from, const char *to, fw_dtype dtype) {
+static bool set_dtype(json_t *config, fw_dtype dtype) {
+    const bool has_dtype = json_object_get(config, "dtype") != NULL,
+               has_old = json_object_get(config, "torch_dtype") != NULL;
+    const bool is_new = !has_old && (has_dtype || json_object_get(config, "rope_parameters") != NULL);
+    const char *name = fw_config_dtype_name(dtype);
+    if (json_object_set_new(config, is_new ? "dtype" : "torch_dtype", json_string(name)) != 0) return false;
+    return !has_dtype || json_object_set_new(config, "dtype", json_string(name)) == 0;
+}
+
+static fw_status write_config(const char *from, const char *to, fw_dtype dtype, bool untie) {
     json_t *config = NULL;
     fw_status status;
     FW_TRY_OR(fw_json_load(&config, from, CONFIG_LIMIT_BYTES), done);
@@ -42,13 +51,7 @@ static fw_status write_config(const char *from, const char *to, fw_dtype dtype) 
         status = fw_fail(FW_ERR_INPUT, "%s: not a JSON object", from);
         goto done;
     }
-    const char *key = "torch_dtype";
-    if (json_object_get(config, "torch_dtype") == NULL &&
-        (json_object_get(config, "dtype") != NULL || json_object_get(config, "rope_parameters") != NULL))
-        key = "dtype";
-    if (json_object_set_new(config, key, json_string(fw_config_dtype_name(dtype))) != 0 ||
-        (json_object_get(config, "dtype") != NULL &&
-         json_object_set_new(config, "dtype", json_string(fw_config_dtype_name(dtype))) != 0)) {
+    if (!set_dtype(config, dtype) || (untie && json_object_set_new(config, "tie_word_embeddings", json_false()) != 0)) {
         status = fw_fail(FW_ERR_NOMEM, "out of memory while writing %s", to);
         goto done;
     }
@@ -58,19 +61,33 @@ done:
     return status;
 }
 
-fw_status fw_small_files_copy(const char *source_dir, const char *dir, fw_dtype dtype) {
+/* From the first of fw_small_file_names that is meant on: those that the source has. */
+static fw_status copy_from(int first, const char *source_dir, const char *dir) {
     fw_status status = FW_OK;
-    for (int i = -1; status == FW_OK && (i < 0 || fw_small_file_names[i] != NULL); i++) {
-        const char *name = i < 0 ? "config.json" : fw_small_file_names[i];
+    for (int i = first; status == FW_OK && fw_small_file_names[i] != NULL; i++) {
         char *from = NULL, *to = NULL;
-        status = fw_path_join(&from, source_dir, name);
-        if (status == FW_OK) status = fw_path_join(&to, dir, name);
-        if (status == FW_OK && i < 0)
-            status = write_config(from, to, dtype);
-        else if (status == FW_OK && fw_file_exists(from))
-            status = fw_file_copy(from, to);
+        status = fw_path_join(&from, source_dir, fw_small_file_names[i]);
+        if (status == FW_OK) status = fw_path_join(&to, dir, fw_small_file_names[i]);
+        if (status == FW_OK && fw_file_exists(from)) status = fw_file_copy(from, to);
         fw_free(from);
         fw_free(to);
     }
     return status;
+}
+
+fw_status fw_small_files_copy(const char *source_dir, const char *dir, fw_dtype dtype, bool untie) {
+    char *from = NULL, *to = NULL;
+    fw_status status;
+    FW_TRY_OR(fw_path_join(&from, source_dir, "config.json"), done);
+    FW_TRY_OR(fw_path_join(&to, dir, "config.json"), done);
+    FW_TRY_OR(write_config(from, to, dtype, untie), done);
+    FW_TRY_OR(copy_from(0, source_dir, dir), done);
+done:
+    fw_free(from);
+    fw_free(to);
+    return status;
+}
+
+fw_status fw_small_files_copy_tokenizer(const char *source_dir, const char *dir) {
+    return copy_from(1, source_dir, dir); /* 0: how the base generates */
 }

@@ -14,8 +14,10 @@ extern const char *const fw_small_file_names[];
 /* *bytes += those of config.json and of the others that source_dir has. */
 fw_status fw_small_files_bytes(uint64_t *bytes, const char *source_dir);
 /* Copy those that are there, and write config.json with torch_dtype or dtype, whichever the source has, set to the
- * dtype of the weights. Errors: FW_ERR_INPUT (config.json is missing or not an object), FW_ERR_IO, FW_ERR_NOMEM. */
-fw_status fw_small_files_copy(const char *source_dir, const char *dir, fw_dtype dtype);
+ * dtype of the weights; untie: with tie_word_embeddings false. Errors: FW_ERR_INPUT (config.json is missing or not an object), FW_ERR_IO, FW_ERR_NOMEM. */
+fw_status fw_small_files_copy(const char *source_dir, const char *dir, fw_dtype dtype, bool untie);
+/* Only those of the tokenizer and the chat template. */
+fw_status fw_small_files_copy_tokenizer(const char *source_dir, const char *dir);
 /* "float32", "bfloat16", "float16": as config.json says it. */
 const char *fw_config_dtype_name(fw_dtype dtype);
 

@@ -52,7 +52,7 @@ static void shard_name(char name[NAME_BYTES], int32_t shard, int32_t shard_n) {
 
 /* Parameters [first, last) into one file. */
 static fw_status write_shard(const char *path, const fw_param_table *table, int32_t first, int32_t last,
-                             fw_stored_dtype dtype, fw_param_reader reader, void *context) {
+                             fw_stored_dtype dtype, const json_t *more, fw_param_reader reader, void *context) {
     fw_safetensors_writer w = {.file = {.fd = -1}};
     fw_safetensors_entry *entry = NULL;
     json_t *metadata = NULL;
@@ -61,6 +61,10 @@ static fw_status write_shard(const char *path, const fw_param_table *table, int3
     FW_TRY_OR(FW_NEW_ARRAY(entry, (size_t)(last - first)), done);
     FW_TRY_OR(FW_NEW_ARRAY(values, FW_EXPORT_CHUNK_N), done);
     FW_TRY_OR(fw_weights_metadata(&metadata), done);
+    if (more != NULL && json_object_update(metadata, (json_t *)(uintptr_t)more) != 0) {
+        status = fw_fail(FW_ERR_NOMEM, "out of memory while writing %s", path);
+        goto done;
+    }
     for (int32_t i = first; i < last; i++) {
         const fw_param *p = &table->param[i];
         entry[i - first] = (fw_safetensors_entry){p->name, dtype, p->cols == 0 ? 1 : 2, {p->rows, p->cols}};
@@ -82,6 +86,11 @@ done:
     fw_free(values);
     json_decref(metadata);
     return status;
+}
+
+fw_status fw_weights_write_file(const char *path, const fw_param_table *table, fw_dtype dtype, const json_t *more,
+                                fw_param_reader reader, void *context) {
+    return write_shard(path, table, 0, table->param_n, fw_stored_dtype_of(dtype), more, reader, context);
 }
 
 static fw_status write_index(const char *dir, const fw_param_table *table, const int32_t *shard, int32_t shard_n,
@@ -123,7 +132,7 @@ fw_status fw_weights_write(const char *dir, const fw_param_table *table, const f
         char name[NAME_BYTES], *path;
         shard_name(name, shard[first], shard_n);
         FW_TRY_OR(fw_path_join(&path, dir, name), done);
-        status = write_shard(path, table, first, last, fw_stored_dtype_of(options->dtype), reader, context);
+        status = write_shard(path, table, first, last, fw_stored_dtype_of(options->dtype), NULL, reader, context);
         fw_free(path);
         if (status != FW_OK) goto done;
     }

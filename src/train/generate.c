@@ -2,21 +2,20 @@
 
 #include "base/alloc.h"
 #include "base/host.h"
+#include "train/forward.h"
 #include "train/interrupt.h"
-#include "train/job.h"
 #include "train/sampler.h"
 
 #include <string.h>
 
-/* The running answer. Keys and values of block l: rows [capacity, 2 K D] at kv + l * block_bytes. */
+/* The running answer. Keys and values of a block: rows [capacity, 2 K D]. */
 typedef struct generation {
     fw_job job;
     fw_ids ids; /* prompt, then answer */
     int64_t prompt_n, capacity;
-    char *kv;
-    size_t kv_bytes, block_bytes;
-    int64_t length; /* rows in the cache */
-    float *logits;  /* device */
+    fw_forward_cache cache;
+    size_t kv_bytes;
+    float *logits; /* device */
     float *host_logits;
     fw_sampler sampler;
     fw_encoder *encoder;
@@ -70,9 +69,9 @@ static fw_status check_prompt(generation *g, const fw_options *o) {
 
 static fw_status take_memory(generation *g, const fw_options *o) {
     const fw_model *m = &g->job.model;
-    g->block_bytes = (size_t)(g->capacity * 2 * m->config.K * m->config.D) * fw_dtype_bytes(m->t);
-    g->kv_bytes = g->block_bytes * (size_t)m->config.L;
-    FW_TRY(fw_device_alloc(g->job.device, (void **)&g->kv, g->kv_bytes, "keys and values"));
+    g->cache.block_bytes = (size_t)(g->capacity * 2 * m->config.K * m->config.D) * fw_dtype_bytes(m->t);
+    g->kv_bytes = g->cache.block_bytes * (size_t)m->config.L;
+    FW_TRY(fw_device_alloc(g->job.device, (void **)&g->cache.kv, g->kv_bytes, "keys and values"));
     FW_TRY(fw_device_alloc(g->job.device, (void **)&g->logits, (size_t)m->config.V * sizeof(float), "logits"));
     FW_TRY(FW_NEW_ARRAY(g->host_logits, (size_t)m->config.V));
     FW_TRY(fw_sampler_init(&g->sampler, o->temperature, o->top_p, (uint64_t)o->seed, m->config.V));
@@ -84,34 +83,10 @@ static fw_status take_memory(generation *g, const fw_options *o) {
 
 /* Push tokens ids[length .. length + n) through the model; g->host_logits = logits after the last of them. */
 static fw_status advance(generation *g, int64_t n) {
-    fw_job *job = &g->job;
-    fw_batch *host = &job->tokens.host;
-    host->n = n;
-    for (int64_t i = 0; i < n; i++) {
-        host->id_N[i] = g->ids.id[g->length + i];
-        host->position_N[i] = (int32_t)(g->length + i);
-        host->first_N[i] = 0;
-        host->target_N[i] = i == n - 1 ? 0 : -1; /* marks the row whose logits are wanted */
-    }
-    fw_micro_batch b;
-    FW_TRY(fw_token_buffers_upload(&job->tokens, 0, &b));
-    const fw_units units = fw_job_units(job);
-    fw_unit_weights w;
-    FW_TRY(fw_units_begin(&units, FW_SHARD_PASS_FORWARD, false));
-    FW_TRY(fw_units_acquire(&units, 0, FW_SHARD_FORWARD, false, &w));
-    FW_TRY(fw_edge_embed(&job->model, job->device, &w, &job->activations, &b));
-    FW_TRY(fw_units_release(&units, 0, FW_SHARD_FORWARD));
-    for (int32_t l = 0; l < job->model.config.L; l++) {
-        fw_block_cache cache = {.kv = g->kv + (size_t)l * g->block_bytes, .length = g->length};
-        FW_TRY(fw_units_acquire(&units, 1 + l, FW_SHARD_FORWARD, false, &w));
-        FW_TRY(fw_block_forward(&job->model, job->device, l, &w, &job->activations, &b, &cache));
-        FW_TRY(fw_units_release(&units, 1 + l, FW_SHARD_FORWARD));
-    }
-    FW_TRY(fw_units_acquire(&units, 0, FW_SHARD_LOSS, false, &w));
-    FW_TRY(fw_edge_logits(&job->model, job->device, &w, &job->activations, b.row_n, 1, g->logits));
-    FW_TRY(fw_units_release(&units, 0, FW_SHARD_LOSS));
-    FW_TRY(fw_copy(job->device, g->host_logits, g->logits, (size_t)job->model.config.V * sizeof(float)));
-    g->length += n;
+    fw_forward_cache *c = &g->cache;
+    FW_TRY(fw_forward(&g->job, g->ids.id + c->length, n, c, 1, g->logits));
+    FW_TRY(fw_copy(g->job.device, g->host_logits, g->logits, (size_t)g->job.model.config.V * sizeof(float)));
+    c->length += n;
     return FW_OK;
 }
 
@@ -126,7 +101,7 @@ static fw_status answer(generation *g, const fw_options *o, fw_text_sink sink, v
     FW_TRY_OR(advance(g, g->prompt_n), done);
     r->prompt_s = (double)(fw_host_now_ns() - start_ns) * 1e-9;
     start_ns = fw_host_now_ns();
-    while (g->length < g->capacity) {
+    while (g->cache.length < g->capacity) {
         int32_t id;
         FW_TRY_OR(fw_sampler_next(&g->sampler, &id, g->host_logits, (uint64_t)r->answer_n), done);
         if (id == eos || id == end_of_turn) {
@@ -166,7 +141,7 @@ fw_status fw_generate_run(const fw_options *o, fw_text_sink sink, void *context,
     FW_TRY_OR(answer(g, o, sink, context, result), done);
 done:
     if (g->job.device != NULL) {
-        fw_device_free(g->job.device, g->kv, g->kv_bytes);
+        fw_device_free(g->job.device, g->cache.kv, g->kv_bytes);
         fw_device_free(g->job.device, g->logits, (size_t)g->job.model.config.V * sizeof(float));
     }
     fw_free(g->host_logits);

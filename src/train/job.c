@@ -12,6 +12,7 @@
 #include "shard/rank_memory.h"
 #include "train/adapter_start.h"
 #include "train/interrupt.h"
+#include "train/job_adapter.h"
 
 /* MEETING_S: ranks wait that long for each other at the start, or ddp_timeout when it is shorter. */
 enum { MEETING_S = 60, CPU_CAP = 4096 };
@@ -85,19 +86,11 @@ static fw_status open_tokenizer(fw_job *job, bool hash_weights) {
     return p.tokenizer_status;
 }
 
-static fw_status init_model(fw_job *job, const fw_model_config *config, const fw_options *o) {
-    const fw_dtype t = o->bf16 ? FW_BF16 : FW_F32;
-    job->seed = (uint64_t)o->seed;
-    if (!o->use_peft) return fw_model_init(&job->model, config, t);
-    const fw_adapter_request request = fw_plan_adapter_request(o);
-    return fw_model_init_adapted(&job->model, config, t, &request);
-}
-
 static fw_status open_model(fw_job *job, const fw_options *o, fw_job_needs needs) {
-    FW_TRY(fw_strdup(&job->model_dir, o->model_name_or_path));
+    FW_TRY(fw_job_open_folders(job, o));
     fw_model_config config;
     FW_TRY(fw_model_config_load(&config, job->model_dir));
-    FW_TRY(init_model(job, &config, o));
+    FW_TRY(fw_job_init_model(job, &config, o));
     FW_TRY(fw_model_folder_open(&job->folder, job->model_dir));
     FW_TRY(fw_model_folder_check(&job->folder, &job->model.table, &config));
     job->folder.threads = job->threads;
@@ -119,7 +112,7 @@ fw_status fw_job_open(fw_job *job, const fw_options *o, fw_job_needs needs) {
     int64_t hash = (int64_t)job->weights_hash; /* so far of this rank's part */
     FW_TRY(fw_comm_sum_i64(job->comm, &hash, 1));
     job->weights_hash = (uint64_t)hash;
-    return FW_OK;
+    return needs.weights_hash && !needs.any_base ? fw_job_check_base(job) : FW_OK;
 }
 
 fw_attention_choice fw_job_attention(const fw_options *o) {
@@ -136,6 +129,11 @@ static fw_status read_unit(void *context, int32_t unit, int64_t first_n, int64_t
 static fw_status read_frozen(void *context, int32_t unit, int64_t first_n, int64_t n, float *out) {
     fw_job *job = context;
     return fw_model_folder_read(&job->folder, &job->model.frozen, unit, first_n, n, out);
+}
+
+static fw_status read_peft(void *context, int32_t unit, int64_t first_n, int64_t n, float *out) {
+    fw_job *job = context;
+    return fw_model_folder_read(&job->peft.weights, &job->model.trained, unit, first_n, n, out);
 }
 
 /* What the options say about sharding. Evaluation and generation keep the whole model on every rank. */
@@ -236,6 +234,7 @@ static fw_status take(fw_job *job, const fw_activation_options *a) {
 
 fw_status fw_job_load_weights(fw_job *job) {
     if (!job->model.adapted) return fw_shard_load(job->shard, FW_SHARD_WEIGHT, read_unit, job);
+    if (job->has_peft) return fw_shard_load(job->shard, FW_SHARD_WEIGHT, read_peft, job);
     fw_adapter_start start = {.model = &job->model, .folder = &job->folder, .seed = job->seed};
     return fw_shard_load(job->shard, FW_SHARD_WEIGHT, fw_adapter_read_start, &start);
 }
@@ -259,6 +258,8 @@ void fw_job_close(fw_job *job) {
     fw_tokenizer_destroy(job->tokenizer);
     fw_model_folder_close(&job->folder);
     fw_model_fini(&job->model);
+    fw_peft_folder_close(&job->peft); /* the model's adapter borrows texts of it */
+    json_decref(job->adapter_config);
     fw_comm_destroy(job->comm); /* its memory may be the device's */
     fw_device_destroy(job->update_device);
     fw_device_destroy(job->device);

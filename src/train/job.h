@@ -8,6 +8,7 @@
 #include "data/prepare.h"
 #include "plan/job_plan.h"
 #include "store/model_folder.h"
+#include "store/peft_folder.h"
 #include "text/chat.h"
 #include "train/step.h"
 
@@ -23,8 +24,11 @@ typedef struct fw_job {
     fw_model model;
     fw_tokenizer *tokenizer;
     fw_chat_template chat;
-    uint64_t seed;         /* of what an adapter begins with and of dropout */
-    uint64_t weights_hash; /* which base this is: fw_model_folder_hash, of all ranks; 0 unless asked for */
+    fw_peft_folder peft; /* the adapter that it begins with, or is run with; has_peft: there is one */
+    bool has_peft;
+    json_t *adapter_config; /* what adapter_config.json of the adapter says; NULL: the model has none */
+    uint64_t seed;          /* of what an adapter begins with and of dropout */
+    uint64_t weights_hash;  /* which base this is: fw_model_folder_hash, of all ranks; 0 unless asked for */
     /* after fw_job_allocate */
     fw_job_plan plan;
     fw_shard *frozen; /* NULL without an adapter */
@@ -35,7 +39,8 @@ typedef struct fw_job {
 
 typedef struct fw_job_needs {
     bool chat;         /* the chat template is loaded; base models have none, which is told when one is needed */
-    bool weights_hash; /* hash the weights while the tokenizer is read */
+    bool weights_hash; /* hash the weights while the tokenizer is read; a PEFT folder must be of them */
+    bool any_base;     /* or of others */
 } fw_job_needs;
 /* The first stage alone: place among the ranks, threads, device. The rest stays zeroed. Collective. */
 fw_status fw_job_open_place(fw_job *job, const fw_options *options);

@@ -30,6 +30,22 @@ static fw_status hash_tokenizer(char text[32], const char *model_dir) {
     return status;
 }
 
+/* What the adapter is, as one text. Not where its base lies: weights_hash says which that is. */
+static fw_status name_adapter(json_t *identity, const json_t *config) {
+    json_t *copy = json_copy((json_t *)(uintptr_t)config);
+    fw_strbuf text = {0};
+    fw_status status = copy == NULL ? fw_fail(FW_ERR_NOMEM, "out of memory while naming the run") : FW_OK;
+    FW_TRY_OR(status, done);
+    json_object_del(copy, "base_model_name_or_path");
+    FW_TRY_OR(fw_json_dump(&text, copy, JSON_COMPACT | JSON_SORT_KEYS), done);
+    if (json_object_set_new(identity, "adapter", json_string(fw_strbuf_text(&text))) != 0)
+        status = fw_fail(FW_ERR_NOMEM, "out of memory while naming the run");
+done:
+    fw_strbuf_fini(&text);
+    json_decref(copy);
+    return status;
+}
+
 /* What must be the same for a resume to make sense. */
 static fw_status make_identity(json_t **out, const fw_run_state *s) {
     char data_hash[32], weights_hash[32], tokenizer_hash[32];
@@ -52,6 +68,7 @@ static fw_status make_identity(json_t **out, const fw_run_state *s) {
                                              json_string(fw_packing_strategy_words[o->packing_strategy])) == 0;
     if (o->group_by_length && !o->packing) /* its order follows from the batch */
         named = named && json_object_set_new(*out, "group_by_length", json_integer(batch_n)) == 0;
+    if (named && s->job->adapter_config != NULL) return name_adapter(*out, s->job->adapter_config);
     return named ? FW_OK : fw_fail(FW_ERR_NOMEM, "out of memory while naming the run");
 }
 
@@ -300,6 +317,10 @@ static fw_status end_of_writing(fw_run_state *s, fw_status status) {
 }
 
 static fw_status write_model(fw_run_state *s, const char *dir) {
+    const fw_peft_origin origin = {s->job->model_dir, s->job->adapter_config,
+                                   json_string_value(json_object_get(s->identity, "weights_hash"))};
+    if (origin.config != NULL)
+        return fw_peft_folder_write(dir, &origin, &s->job->model.trained, read_weight, s->job->shard);
     fw_export_options options = {.dtype = FW_BF16, .max_shard_bytes = (uint64_t)s->options->max_shard_size};
     return fw_export_model(dir, s->job->model_dir, &s->job->model.table, &options, read_weight, s->job->shard);
 }

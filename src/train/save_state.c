@@ -71,7 +71,8 @@ static fw_status describe(fw_run_state *s, const fw_run_progress *p, fw_checkpoi
                                    .world_size = fw_comm_world(s->job->comm),
                                    .data_hash = s->dataset->hash,
                                    .optimizer_step = p->step,
-                                   .run = json_incref(s->identity)};
+                                   .run = json_incref(s->identity),
+                                   .adapter = json_incref(s->job->adapter_config)};
     snprintf(state->strategy, sizeof state->strategy, "%s", fw_shard_strategy_name(shard->strategy));
     FW_TRY(fw_options_to_json(&state->options, o));
     state->schedule = json_pack("{s:s, s:f, s:I, s:I}", "lr_scheduler_type", fw_lr_schedule_words[o->lr_scheduler_type],

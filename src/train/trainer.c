@@ -409,6 +409,7 @@ static fw_status finish(trainer *t, fw_status loop_status) {
                                   .traffic = t->traffic,
                                   .traffic_steps = t->train_steps,
                                   .model_dir = model_dir,
+                                  .adapter = t->job.model.adapted,
                                   .trace = traced == FW_OK ? t->o->trace : NULL,
                                   .checkpoint = t->state.last_checkpoint};
         t->hooks->done(t->hooks->context, &result);

@@ -43,7 +43,8 @@ typedef struct fw_train_result {
     int64_t traffic_steps;     /* how many they were */
     uint64_t planned_bytes;    /* of the arena and scratch of this rank, and what was taken at most: equal */
     uint64_t taken_bytes;
-    const char *model_dir;  /* where the model is; NULL when interrupted */
+    const char *model_dir; /* where the model is, or the adapter; NULL when interrupted */
+    bool adapter;
     const char *trace;      /* the trace file that was written; NULL: none */
     const char *checkpoint; /* the last checkpoint written by this run; NULL: none */
 } fw_train_result;

@@ -55,7 +55,7 @@ static const char *make_source(fw_test_memory_model *m, const char *variant) {
 
 static fw_status export(const char *dir, const char *source, fw_test_memory_model *m, fw_dtype dtype, uint64_t shard) {
     fw_flat_params flat = {&m->table, m->flat};
-    fw_export_options options = {dtype, shard};
+    fw_export_options options = {.dtype = dtype, .max_shard_bytes = shard};
     return fw_export_model(dir, source, &m->table, &options, fw_param_read_flat, &flat);
 }
 
@@ -210,7 +210,7 @@ static void test_faults(void **state) {
     must(fw_hash_file(&before, &bytes, fw_test_path(out, "model.safetensors")));
     m.flat[0] += 1;
     fw_flat_params flat = {&m.table, m.flat};
-    fw_export_options options = {FW_F32, 0};
+    fw_export_options options = {.dtype = FW_F32};
     expect_message(fw_export_model(out, source, &m.table, &options, bad_reader, &flat), FW_ERR_RANK, "rank 1 is gone");
     assert_int_equal(fw_test_count_entries(own), entries);
     int failures[2] = {0, 0};

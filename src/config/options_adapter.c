@@ -1,0 +1,28 @@
+#include "config/options_adapter.h"
+
+fw_status fw_options_check_adapter(fw_options *o) {
+    static const fw_option_id own[] = {FW_OPTION_lora_r,
+                                       FW_OPTION_lora_alpha,
+                                       FW_OPTION_lora_dropout,
+                                       FW_OPTION_lora_target_modules,
+                                       FW_OPTION_lora_modules_to_save,
+                                       FW_OPTION_lora_layers_to_transform,
+                                       FW_OPTION_lora_rank_pattern,
+                                       FW_OPTION_lora_alpha_pattern,
+                                       FW_OPTION_use_rslora,
+                                       FW_OPTION_use_dora,
+                                       FW_OPTION_lora_bias,
+                                       FW_OPTION_lora_init};
+    if (o->adapter_name_or_path == NULL) return FW_OK;
+    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) {
+        char origin[128];
+        if (fw_options_given(o, own[i]))
+            return fw_fail(FW_ERR_OPTION,
+                           "%s is given (%s), but training goes on from the adapter %s, whose adapter_config.json says "
+                           "what it is; leave out one of them",
+                           fw_option_get(own[i])->name, fw_options_origin(o, own[i], origin, sizeof origin),
+                           o->adapter_name_or_path);
+    }
+    o->use_peft = true;
+    return FW_OK;
+}

@@ -1,0 +1,11 @@
+/* Rules of options about adapters. Internal to the room. */
+#ifndef FW_CONFIG_OPTIONS_ADAPTER_H
+#define FW_CONFIG_OPTIONS_ADAPTER_H
+
+#include "config/options.h"
+
+/* An adapter that is read is what its folder says: options that say it too are refused. It is an adapter: use_peft is set.
+ * Errors: FW_ERR_OPTION. */
+fw_status fw_options_check_adapter(fw_options *o);
+
+#endif

@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# Adapters through the commands: trained, looked at, run, merged into their base (A19), exported; what is refused by name.
+set -uo pipefail
+failed=0
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder" || exit 1
+
+# expect CODE TEXT ARGUMENTS...: exit code, and what standard output and standard error hold together
+expect() {
+  local code=$1 text=$2; shift 2
+  "$FINEWIRE" "$@" >out 2>&1
+  local got=$?
+  if [ $got -ne "$code" ]; then echo "finewire $*: exit code $got, expected $code"; cat out; failed=1; fi
+  if ! grep -qF -- "$text" out; then echo "finewire $*: the output lacks \"$text\":"; cat out; failed=1; fi
+}
+fail() { echo "$*"; failed=1; }
+# number KEY: of the JSON object that was printed last
+number() { python3 -c 'import json, sys; print(json.load(open("out"))[sys.argv[1]])' "$1"; }
+holds() { python3 -c "import sys; sys.exit(not ($1))" || fail "does not hold: $1"; }
+
+python3 "$FW_SOURCE_DIR/bench/make_random_model.py" pico model || exit 1
+for i in $(seq 1 24); do
+  printf '{"messages": [{"role": "user", "content": "a%s"}, {"role": "assistant", "content": "b%s"}]}\n' "$i" "$i"
+done >data.jsonl
+train() {
+  "$FINEWIRE" train --model model --dataset data.jsonl --disable_tqdm --logging_steps 1 --learning_rate 1e-2 \
+    --per_device_train_batch_size 4 "$@" >out 2>&1 || { cat out; fail "finewire train $* failed"; }
+}
+loss() { # MODEL AND ADAPTER...: of the data, in fp32
+  "$FINEWIRE" eval --dataset data.jsonl --bf16 false --json "$@" >out 2>err || { cat err; fail "eval $*"; }
+  number loss
+}
+
+train --output_dir run --use_peft --lora_r 4 --use_dora --lora_modules_to_save norm --max_steps 6 --num_processes 2 \
+  --strategy zero3 --save_strategy no
+for file in adapter_config.json adapter_model.safetensors tokenizer.json; do
+  [ -s run/final/$file ] || fail "the final folder lacks $file"
+done
+for file in config.json model.safetensors; do
+  [ ! -e run/final/$file ] || fail "the final folder has a model's $file"
+done
+grep -qF '"base_model_name_or_path": "model"' run/final/adapter_config.json || fail "the base is not named"
+grep -qF '"use_dora": true' run/final/adapter_config.json || fail "the configuration does not say DoRA"
+
+# with its base, named or found; without, the base alone
+base=$(loss --model model) adapted=$(loss --model model --adapter run/final) found=$(loss --adapter run/final)
+holds "$adapted < $base - 0.05 and $found == $adapted"
+expect 0 "answer_tokens" generate --model model --adapter run/final --prompt a1 --max_new_tokens 3 --json
+
+# merged: which base, how far off, and the same losses without the adapter
+expect 0 "base = model (weights " merge run/final --output merged32 --dtype fp32
+grep -qF "largest difference of logits from base + adapter = " out || fail "no difference is told"
+grep -qF "model = merged32 (fp32)" out || fail "the type is not told"
+merged=$(loss --model merged32)
+holds "abs($merged - $adapted) < 1e-5"
+expect 0 '"same_likeliest"' merge --adapter run/final --model model --output merged --json
+difference=$(number largest_difference) largest=$(number largest_logit)
+holds "0 < $difference < 0.05 * $largest and $(number compared_tokens) == 64"
+[ "$(number base) $(number dtype)" = "model bf16" ] || fail "merge --json does not say base and type"
+rounded=$(loss --model merged)
+holds "abs($rounded - $adapted) < 0.02 * $adapted"
+expect 0 "model = merged" merge run/final --output merged --check_tokens 0
+if grep -qF "logits" out; then fail "--check_tokens 0 compares"; fi
+
+# a run goes on from the folder
+train --output_dir further --adapter_name_or_path run/final --max_steps 4 --save_strategy no
+holds "$(loss --model model --adapter further/final) < $adapted"
+expect 2 "lora_r is given" train --model model --dataset data.jsonl --output_dir x --adapter_name_or_path run/final --lora_r 2
+
+# another base: by its weights, by its shape
+python3 "$FW_SOURCE_DIR/bench/make_random_model.py" pico other >/dev/null || exit 1
+printf 'xyzw' | dd of=other/model.safetensors bs=1 seek=$(($(stat -c %s other/model.safetensors) - 64)) conv=notrunc 2>/dev/null
+expect 3 "was trained on other weights than those of other" merge run/final --model other --output wrong
+expect 0 "base = other" merge run/final --model other --output forced --force --check_tokens 0
+sed -i 's/"num_hidden_layers": [0-9]*/"num_hidden_layers": 1/' other/config.json
+expect 3 "other" eval --model other --adapter run/final --dataset data.jsonl
+[ ! -e wrong ] || fail "a refused merge left a folder"
+
+# what is no adapter, and what finewire does not have
+expect 3 "the adapter's folder nowhere does not exist" merge nowhere --output x
+expect 3 "it is a model's folder, to be given as --model" generate --model model --adapter model --prompt a
+expect 3 "is an adapter; give it as --adapter" generate --model run/final --prompt a
+expect 2 "finewire merge needs an adapter" merge --output x
+expect 2 "--output" merge run/final
+cp -r run/final damaged
+sed -i 's/"use_rslora": false/"use_rslora": false, "trainable_token_indices": [3]/' damaged/adapter_config.json
+expect 3 '"trainable_token_indices" is [3]: finewire does not have that' merge damaged --output x
+rm damaged/adapter_model.safetensors
+cp run/final/adapter_config.json damaged
+touch damaged/adapter_model.bin
+expect 3 "a Python pickle, and no adapter_model.safetensors; convert it with peft" merge damaged --output x
+mv merged32/tokenizer.json merged32/foreign.txt
+expect 2 "which finewire did not write" merge run/final --output merged32
+exit $failed
