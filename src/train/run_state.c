@@ -74,9 +74,11 @@ static fw_status make_identity(json_t **out, const fw_run_state *s) {
 
 /* Room for one checkpoint and the final model, before any work is done. */
 static fw_status check_space(const fw_run_state *s) {
-    uint64_t free_bytes, needed = 2 * (uint64_t)s->job->model.table.parameter_n;
+    const fw_model *m = &s->job->model;
+    const uint64_t final_bytes = m->adapted ? 4 * (uint64_t)m->trained.parameter_n : 2 * (uint64_t)m->table.parameter_n;
+    uint64_t free_bytes, needed = final_bytes;
     if (s->options->save_strategy != FW_WHEN_NO)
-        needed += fw_checkpoint_bytes(fw_model_trained(&s->job->model), fw_comm_world(s->job->comm));
+        needed += fw_checkpoint_bytes(fw_model_trained(m), fw_comm_world(s->job->comm));
     FW_TRY(fw_disk_free(&free_bytes, s->options->output_dir));
     if (free_bytes < needed)
         return fw_fail(
