@@ -84,6 +84,19 @@ static void test_resume(void **state) {
     }
 }
 
+/* The state of an adapter lies elsewhere as that of a model does; frozen weights stay. */
+static void test_adapter(void **state) {
+    (void)state;
+    train("adapter", "--num_processes 2 --strategy zero3 --use_peft true --learning_rate 1e-2");
+    train("adapter-away",
+          "--num_processes 2 --strategy zero3 --use_peft true --learning_rate 1e-2 --offload_optimizer nvme "
+          "--offload_params nvme");
+    double a[FW_TEST_STEPS_MAX], b[FW_TEST_STEPS_MAX];
+    assert_int_equal(fw_test_run_losses("adapter", a), 6);
+    assert_int_equal(fw_test_run_losses("adapter-away", b), 6);
+    for (int step = 1; step <= 6; step++) assert_true(a[step] == b[step]);
+}
+
 /* DeepSpeed's and FSDP's words for it. */
 static void test_foreign(void **state) {
     (void)state;
@@ -157,6 +170,13 @@ static void test_memory(void **state) {
             fail_msg("%s: peak %.1f MiB, planned %.1f", ways[i], peak[i] / 1048576, planned / 1048576);
         fw_test_command_fini(&c);
     }
+    /* eight blocks are more than there are buffers; three of the ways divide the same batch alike */
+    double plain[FW_TEST_STEPS_MAX], away[FW_TEST_STEPS_MAX];
+    assert_int_equal(fw_test_run_losses("memory-0", plain), 2);
+    for (int i = 1; i <= 2; i++) {
+        assert_int_equal(fw_test_run_losses(i == 1 ? "memory-1" : "memory-2", away), 2);
+        assert_true(away[1] == plain[1] && away[2] == plain[2]);
+    }
     /* Weights in bf16, the edge's state and gradient, and a constant: three blocks of both, activations, the program. */
     const double n = FW_TEST_BIG_MODEL_N, edge_n = 384.0 * FW_TEST_BIG_VOCAB_N, block_n = (n - edge_n) / 8;
     const double constant = 3 * 16 * block_n + FW_PLAN_PROCESS_BYTES + 40 * 1048576.0;
@@ -168,7 +188,7 @@ static void test_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_losses), cmocka_unit_test(test_resume),
-                                       cmocka_unit_test(test_foreign), cmocka_unit_test(test_refusals),
-                                       cmocka_unit_test(test_memory)};
+                                       cmocka_unit_test(test_adapter),     cmocka_unit_test(test_foreign),
+                                       cmocka_unit_test(test_refusals),    cmocka_unit_test(test_memory)};
     return cmocka_run_group_tests(tests, fw_test_run_setup, fw_test_run_teardown);
 }

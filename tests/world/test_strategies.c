@@ -32,7 +32,7 @@ typedef struct plan_case {
 } plan_case;
 
 typedef struct family {
-    const char *variant;
+    const char *variant, *shape; /* shape: see support/model_lab.h */
     fw_dtype t;
     int world;
     plan_case cases[CASES_MAX];
@@ -61,6 +61,7 @@ static int check_traffic(fw_comm *c, const fw_shard_counters *before, const fw_s
 static int train(fw_comm *c, const family *f, const plan_case *p, course *out) {
     fw_test_lab lab;
     fw_test_lab_options options = {.variant = f->variant,
+                                   .shape = f->shape,
                                    .device = "cpu",
                                    .t = f->t,
                                    .mode = FW_ACTIVATIONS_RECOMPUTE,
@@ -205,7 +206,7 @@ static void bf16_gradients(const char *variant, int world) {
 /* Optimizer state and weights elsewhere: in memory of the host, updated there or brought in; in a file, gradients with the
  * state; with a device that has memory of its own. The same bits as where everything stays, under every strategy, with one
  * micro-batch and with three that are held. each_n-th of all cases. */
-static void places(const char *variant, fw_dtype t, int world, const char *folder, int each_n) {
+static void places(const char *variant, const char *shape, fw_dtype t, int world, const char *folder, int each_n) {
     static const struct {
         fw_shard_place records, weights;
         bool update_on_host, apart;
@@ -213,7 +214,7 @@ static void places(const char *variant, fw_dtype t, int world, const char *folde
                 {FW_SHARD_FILE, FW_SHARD_HERE, true, false}, {FW_SHARD_HOST, FW_SHARD_HOST, true, false},
                 {FW_SHARD_FILE, FW_SHARD_FILE, true, false}, {FW_SHARD_HOST, FW_SHARD_HERE, true, true},
                 {FW_SHARD_HOST, FW_SHARD_HOST, true, true},  {FW_SHARD_FILE, FW_SHARD_FILE, true, true}};
-    family f = {.variant = variant, .t = t, .world = world};
+    family f = {.variant = variant, .shape = shape, .t = t, .world = world};
     int count = world;
     for (int64_t accumulation = 1; accumulation <= 3; accumulation += 2) {
         const int first = add(&f, (fw_shard_options){.strategy = FW_SHARD_DDP}, accumulation, -1, 0);
@@ -257,12 +258,14 @@ static void test_places(void **state) {
     (void)state;
     char folder[FW_TEST_PATH_BYTES];
     fw_test_scratch_make(folder);
-    places("qwen2_tied", FW_BF16, 1, folder, 4);
-    places("llama_tied", FW_F32, 1, folder, 4);
-    places("qwen3_untied", FW_BF16, 2, folder, 1);
-    places("llama_tied", FW_F32, 2, folder, 2);
-    places("qwen2_tied", FW_BF16, 3, folder, 4);
-    places("qwen3_untied", FW_F32, 4, folder, 4);
+    /* eight blocks: more than there are buffers */
+    places("llama_tied", "llama_deep", FW_BF16, 1, folder, 4);
+    places("llama_tied", "llama_deep", FW_F32, 1, folder, 4);
+    places("qwen3_tied", "qwen3_deep", FW_BF16, 2, folder, 2);
+    places("llama_tied", "llama_deep", FW_F32, 2, folder, 4);
+    places("llama_tied", "llama_deep", FW_BF16, 3, folder, 4);
+    places("qwen3_tied", "qwen3_deep", FW_F32, 4, folder, 4);
+    places("qwen3_untied", NULL, FW_BF16, 2, folder, 3);
     fw_test_scratch_remove(folder);
 }
 
