@@ -51,14 +51,16 @@ static const char *const recompute_words[] = {"false", "true", "selective",
                                               "true --gradient_checkpointing_every 2"};
 enum { RECOMPUTE_N = sizeof recompute_words / sizeof *recompute_words };
 
-static void compare(int world, const char *strategy, int recompute, int micro_n, const char *sync) {
+static void compare(int world, const char *strategy, int recompute, int micro_n, const char *sync,
+                    const char *adapter) {
     char words[512], more[768], name[64];
     snprintf(words, sizeof words,
              "--num_processes %d --num_threads 1 --per_device_train_batch_size 2 --max_length 24 --strategy %s "
-             "--gradient_checkpointing %s --gradient_accumulation_steps %d --sync_each_batch %s%s",
+             "--gradient_checkpointing %s --gradient_accumulation_steps %d --sync_each_batch %s%s %s",
              world, strategy, recompute_words[recompute], micro_n, sync,
-             strncmp(strategy, "hsdp", 4) == 0 && world % 2 == 0 ? " --shard_group_size 2" : "");
-    snprintf(name, sizeof name, "%s-%d-%d-%d-%s", strategy, world, recompute, micro_n, sync);
+             strncmp(strategy, "hsdp", 4) == 0 && world % 2 == 0 ? " --shard_group_size 2" : "", adapter);
+    snprintf(name, sizeof name, "%s-%d-%d-%d-%s%.3s", strategy, world, recompute, micro_n, sync,
+             adapter + strspn(adapter, "-"));
     const planned p = ask_plan(strategy, words);
     snprintf(more, sizeof more, "%s --max_steps 1 --save_strategy no --assistant_only_loss false", words);
     fw_test_run_args a;
@@ -86,9 +88,9 @@ static void test_every_way(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof strategies / sizeof *strategies; i++)
         for (int recompute = 0; recompute < 2; recompute++) {
-            compare(2, strategies[i], recompute, 1, "auto");
-            compare(2, strategies[i], recompute, 2, "true");
-            compare(2, strategies[i], recompute, 2, "false");
+            compare(2, strategies[i], recompute, 1, "auto", "");
+            compare(2, strategies[i], recompute, 2, "true", "");
+            compare(2, strategies[i], recompute, 2, "false", "");
         }
 }
 
@@ -99,11 +101,27 @@ static void test_every_world(void **state) {
         for (size_t i = 0; i < sizeof strategies / sizeof *strategies; i++) {
             if (world == 2 || (world == 1 && i > 0)) continue; /* on one rank all are one */
             const int recompute = (world + (int)i) % RECOMPUTE_N;
-            compare(world, strategies[i], recompute, 2, (world / 2 + (int)i) % 2 == 0 ? "true" : "false");
+            compare(world, strategies[i], recompute, 2, (world / 2 + (int)i) % 2 == 0 ? "true" : "false", "");
+        }
+}
+
+/* Adapters beside frozen weights: every strategy in worlds of 1 to 4, whatever an adapter keeps and works with in turn. */
+static void test_adapters(void **state) {
+    (void)state;
+    static const char *const adapters[] = {
+        "--use_peft --lora_r 4", "--use_peft --lora_r 3 --lora_dropout 0.1 --lora_target_modules q_proj,down_proj",
+        "--use_peft --lora_r 2 --use_dora --lora_layers_to_transform 0",
+        "--use_peft --lora_r 4 --lora_target_modules q_proj --lora_modules_to_save up_proj,embed_tokens"};
+    for (int world = 1; world <= 4; world++)
+        for (size_t i = 0; i < sizeof strategies / sizeof *strategies; i++) {
+            if (world == 1 && i > 0) continue;
+            const int recompute = (world + (int)i) % RECOMPUTE_N;
+            compare(world, strategies[i], recompute, 2, i % 2 == 0 ? "true" : "false", adapters[(world + (int)i) % 4]);
         }
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_way), cmocka_unit_test(test_every_world)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_way), cmocka_unit_test(test_every_world),
+                                       cmocka_unit_test(test_adapters)};
     return cmocka_run_group_tests(tests, fw_test_run_setup, fw_test_run_teardown);
 }
