@@ -1,18 +1,22 @@
 #include "config/options_adapter.h"
 
+#include "base/log.h"
+
+/* What describes an adapter. */
+static const fw_option_id own[] = {FW_OPTION_lora_r,
+                                   FW_OPTION_lora_alpha,
+                                   FW_OPTION_lora_dropout,
+                                   FW_OPTION_lora_target_modules,
+                                   FW_OPTION_lora_modules_to_save,
+                                   FW_OPTION_lora_layers_to_transform,
+                                   FW_OPTION_lora_rank_pattern,
+                                   FW_OPTION_lora_alpha_pattern,
+                                   FW_OPTION_use_rslora,
+                                   FW_OPTION_use_dora,
+                                   FW_OPTION_lora_bias,
+                                   FW_OPTION_lora_init};
+
 fw_status fw_options_check_adapter(fw_options *o) {
-    static const fw_option_id own[] = {FW_OPTION_lora_r,
-                                       FW_OPTION_lora_alpha,
-                                       FW_OPTION_lora_dropout,
-                                       FW_OPTION_lora_target_modules,
-                                       FW_OPTION_lora_modules_to_save,
-                                       FW_OPTION_lora_layers_to_transform,
-                                       FW_OPTION_lora_rank_pattern,
-                                       FW_OPTION_lora_alpha_pattern,
-                                       FW_OPTION_use_rslora,
-                                       FW_OPTION_use_dora,
-                                       FW_OPTION_lora_bias,
-                                       FW_OPTION_lora_init};
     if (o->adapter_name_or_path == NULL) return FW_OK;
     for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) {
         char origin[128];
@@ -25,4 +29,11 @@ fw_status fw_options_check_adapter(fw_options *o) {
     }
     o->use_peft = true;
     return FW_OK;
+}
+
+void fw_options_warn_adapter(const fw_options *o) {
+    if (o->use_peft) return;
+    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
+        if (fw_options_given(o, own[i]))
+            fw_log_warning("%s has no effect without --use_peft", fw_option_get(own[i])->name);
 }

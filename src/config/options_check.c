@@ -212,6 +212,7 @@ static void warn_of_sharding(const fw_options *o) {
 void fw_options_warn(const fw_options *o) {
     if (o->command != FW_COMMAND_TRAIN) return;
     warn_of_sharding(o);
+    fw_options_warn_adapter(o);
     if (o->warmup_type != FW_WARMUP_LINEAR && o->warmup_steps == 0 &&
         o->origin[FW_OPTION_warmup_type].from > FW_FROM_FILE)
         fw_log_warning("warmup_type has no effect, as warmup_steps is 0");

@@ -92,4 +92,13 @@ touch damaged/adapter_model.bin
 expect 3 "a Python pickle, and no adapter_model.safetensors; convert it with peft" merge damaged --output x
 mv merged32/tokenizer.json merged32/foreign.txt
 expect 2 "which finewire did not write" merge run/final --output merged32
+# ---- options of adapters: names that are not there, what has no effect
+again=(train --model model --dataset data.jsonl --output_dir other --max_steps 1 --save_strategy no)
+expect 2 "did you mean q_proj?" "${again[@]}" --use_peft --lora_target_modules q_porj
+expect 2 "--lora_modules_to_save lm_head" "${again[@]}" --use_peft --lora_target_modules lm_head
+expect 0 "lora_r has no effect without --use_peft" "${again[@]}" --lora_r 8
+printf 'lora_target_modules: [q_proj, v_proj]\nlora_rank_pattern: {v_proj: 2}\n' >lists.yaml
+expect 0 "adapter = other/final" "${again[@]}" --recipe lists.yaml --use_peft --overwrite_output_dir
+[ -s other/final/adapter_model.safetensors ] || fail "lists of a recipe made no adapter"
+
 exit $failed

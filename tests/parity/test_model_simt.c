@@ -27,7 +27,8 @@ typedef struct run {
 } run;
 
 /* In place: parts of a lab point to each other. */
-static void open_lab(fw_test_lab *lab, const char *variant, const char *shape, int on_simt, fw_dtype t) {
+static void open_lab(fw_test_lab *lab, const char *variant, const char *shape, int on_simt, fw_dtype t,
+                     const fw_adapter_request *adapter) {
     fw_test_lab_options options = {.variant = variant,
                                    .shape = shape,
                                    .device = "ref",
@@ -35,7 +36,8 @@ static void open_lab(fw_test_lab *lab, const char *variant, const char *shape, i
                                    .mode = FW_ACTIVATIONS_RECOMPUTE,
                                    .micro = 4,
                                    .accumulation = 2,
-                                   .chunk_n = 7};
+                                   .chunk_n = 7,
+                                   .adapter = adapter};
     if (on_simt) assert_int_equal(fw_device_create_simt(&options.made_device), FW_OK);
     assert_int_equal(fw_test_lab_open(lab, &options), FW_OK);
 }
@@ -54,13 +56,14 @@ static void train(run *out, fw_test_lab *lab, int64_t step_n, double rate_share)
 
 static double relative(double value, double expected) { return fabs(value - expected) / fabs(expected); }
 
-static void check_training(const char *variant, const char *shape, fw_dtype t, int step_n) {
+static void check_adapted(const char *variant, const char *shape, fw_dtype t, int step_n,
+                          const fw_adapter_request *adapter) {
     fw_test_lab on_ref, on_simt;
     run expected, tried;
     const double bound = t == FW_F32 ? FP32_BOUND : BF16_BOUND;
     double worst = 0, worst_norm = 0;
-    open_lab(&on_ref, variant, shape, 0, t);
-    open_lab(&on_simt, variant, shape, 1, t);
+    open_lab(&on_ref, variant, shape, 0, t, adapter);
+    open_lab(&on_simt, variant, shape, 1, t, adapter);
     /* a wider model is slower, or it knows its few documents by heart before the end, where relative differences of
      * losses near 0 say little */
     const double rate_share = shape != NULL ? 0.25 : 1;
@@ -78,6 +81,10 @@ static void check_training(const char *variant, const char *shape, fw_dtype t, i
     assert_true(worst <= bound && worst_norm <= bound);
     fw_test_lab_close(&on_simt);
     fw_test_lab_close(&on_ref);
+}
+
+static void check_training(const char *variant, const char *shape, fw_dtype t, int step_n) {
+    check_adapted(variant, shape, t, step_n, NULL);
 }
 
 static void test_llama(void **state) {
@@ -104,6 +111,23 @@ static void test_heads_of_64(void **state) {
     check_training("llama_tied", "llama_heads_of_64", FW_BF16, STEP_N);
 }
 
+/* Beside frozen weights: thin products into parts of rows, dropout, magnitudes, parts of fused matrices. */
+static void test_adapters(void **state) {
+    (void)state;
+    const fw_adapter_request lora = {.r = 5, .alpha = 10, .dropout = 0.2, .target_modules = "all-linear"};
+    check_adapted("qwen3_untied", NULL, FW_BF16, SHORT_N, &lora);
+    const fw_adapter_request dora = {.r = 4,
+                                     .alpha = 8,
+                                     .dora = true,
+                                     .target_modules = "q_proj,v_proj,down_proj",
+                                     .modules_to_save = "up_proj,norm",
+                                     .bias = FW_ADAPTER_BIAS_ALL};
+    check_adapted("llama_bias", NULL, FW_F32, SHORT_N, &dora);
+    fw_adapter_request both = dora;
+    both.dropout = 0.2;
+    check_adapted("llama_bias", NULL, FW_F32, SHORT_N, &both);
+}
+
 /* The order of threads changes nothing, not one bit. */
 static void test_schedules(void **state) {
     (void)state;
@@ -112,7 +136,7 @@ static void test_schedules(void **state) {
     for (int i = 0; i < 4; i++) {
         fw_test_lab lab;
         setenv("FW_SIMT_SEED", seeds[i], 1);
-        open_lab(&lab, "qwen3_tied", NULL, 1, FW_BF16);
+        open_lab(&lab, "qwen3_tied", NULL, 1, FW_BF16, NULL);
         train(&result[i], &lab, SHORT_N, 1);
         fw_test_lab_close(&lab);
     }
@@ -121,9 +145,9 @@ static void test_schedules(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_llama), cmocka_unit_test(test_qwen3),
-                                       cmocka_unit_test(test_qwen2), cmocka_unit_test(test_heads_of_64),
-                                       cmocka_unit_test(test_schedules)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_llama),    cmocka_unit_test(test_qwen3),
+                                       cmocka_unit_test(test_qwen2),    cmocka_unit_test(test_heads_of_64),
+                                       cmocka_unit_test(test_adapters), cmocka_unit_test(test_schedules)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 
