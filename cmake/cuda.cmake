@@ -5,7 +5,7 @@ set(FW_CUDA_ARCHITECTURES "90" CACHE STRING "GPUs to compile for, or `all` (80 8
 option(FW_CUDA "build the plugins for NVIDIA GPUs where nvcc is" ON)
 
 # What both sides of a plugin share: any change makes them another build.
-set(shared base/status.h base/dtype.h base/log.h base/threads.h device/device.h device/ops.def device/adamw_options.h
+set(shared base/status.h base/dtype.h base/log.h base/threads.h device/device.h device/ops.def device/adamw_options.h quant/quant_scales.h
     device/gpu.h device/plugin_host.h device/cuda_loader.h comm/nccl/nccl_plugin.h comm/mpi/mpi_plugin.h)
 set(texts)
 foreach(header ${shared})

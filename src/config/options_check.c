@@ -41,6 +41,9 @@ static fw_status resolve_resume(fw_options *o) {
 }
 
 static fw_status check_train(fw_options *o) {
+    if (o->load_in_4bit && !o->use_peft)
+        return fw_fail(FW_ERR_OPTION,
+                       "load_in_4bit needs use_peft: weights in 4 bits are frozen, and an adapter is trained");
     FW_TRY(need(o, FW_OPTION_model_name_or_path));
     if (o->command == FW_COMMAND_TRAIN) {
         FW_TRY(need(o, FW_OPTION_dataset_name));
@@ -211,6 +214,9 @@ static void warn_of_sharding(const fw_options *o) {
 
 void fw_options_warn(const fw_options *o) {
     if (o->command != FW_COMMAND_TRAIN) return;
+    if (!o->load_in_4bit &&
+        (fw_options_given(o, FW_OPTION_bnb_4bit_quant_type) || fw_options_given(o, FW_OPTION_use_bnb_nested_quant)))
+        fw_log_warning("bnb_4bit_quant_type and use_bnb_nested_quant have no effect without load_in_4bit");
     warn_of_sharding(o);
     fw_options_warn_adapter(o);
     if (o->warmup_type != FW_WARMUP_LINEAR && o->warmup_steps == 0 &&

@@ -71,6 +71,9 @@
  *                         y = y - W x' (keep 1, factor -1), then y = y + z' m / norm (keep 1), with z' in a buffer.
  * dora_backward_m         dm += sum over rows of dy z / norm, with z before dora_scale: kept, or computed once more
  *
+ * unpack_4bit             y[i] = map[code of i] * scale of i's block, i < n, in fp32, then rounded to t: quant/quant.h.
+ *                         scales->block is even; its pointers are device memory, the structure itself is the host's.
+ *                         Equal bits on every device (but for subnormal numbers), and to bitsandbytes.
  * adamw                   Loshchilov, Hutter 2019, decoupled decay, on g' = g * grad_scale:
  *                           m = b1 m + (1 - b1) g';  v = b2 v + (1 - b2) g'^2
  *                           w = w - lr * (weight_decay * w + (m / (1 - b1^step)) / (sqrt(v / (1 - b2^step)) + eps))
@@ -88,6 +91,7 @@
 #include "base/status.h"
 #include "base/threads.h"
 #include "device/adamw_options.h"
+#include "quant/quant_scales.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -42,6 +42,20 @@ static fw_status parse_architecture(fw_architecture *out, const json_t *object, 
                    where, type);
 }
 
+/* Matrices in 4 bits as bitsandbytes has them are read (store/stored_quant.h); every other form is not. */
+static fw_status check_quantisation(const json_t *quantised, const char *where) {
+    if (quantised == NULL || json_is_null(quantised)) return FW_OK;
+    const char *method = json_string_value(json_object_get(quantised, "quant_method"));
+    const json_t *four = json_object_get(quantised, "load_in_4bit");
+    if (four == NULL) four = json_object_get(quantised, "_load_in_4bit");
+    if (method != NULL && strcmp(method, "bitsandbytes") == 0 && json_is_true(four)) return FW_OK;
+    return fw_fail(
+        FW_ERR_INPUT,
+        "%s: \"quantization_config\": of quantised folders only those of bitsandbytes in 4 bits are read, not "
+        "\"quant_method\" %.40s; use the 16-bit original",
+        where, method == NULL ? "(none)" : method);
+}
+
 /* Keys whose presence (other than null, false, 0) means mathematics that is not here. */
 static fw_status refuse_foreign_keys(const json_t *object, const char *where) {
     static const char *const mixture[] = {"num_experts", "num_local_experts", "n_routed_experts",
@@ -51,11 +65,7 @@ static fw_status refuse_foreign_keys(const json_t *object, const char *where) {
         if (value != NULL && !json_is_null(value) && !(json_is_integer(value) && json_integer_value(value) == 0))
             return fw_fail(FW_ERR_INPUT, "%s: \"%s\": mixture-of-experts models are not supported", where, mixture[i]);
     }
-    const json_t *quantised = json_object_get(object, "quantization_config");
-    if (quantised != NULL && !json_is_null(quantised))
-        return fw_fail(FW_ERR_INPUT,
-                       "%s: \"quantization_config\": quantised folders are not supported; use the 16-bit original",
-                       where);
+    FW_TRY(check_quantisation(json_object_get(object, "quantization_config"), where));
     static const char *const must_be[][2] = {{"attention_dropout", "0"},
                                              {"partial_rotary_factor", "1"},
                                              {"final_logit_softcapping", "0"},

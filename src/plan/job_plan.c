@@ -15,10 +15,15 @@ static uint64_t sent(const fw_shard_traffic *t) {
 
 /* The weights of the rank: what is trained and, with an adapter, what is frozen beside it; and what both send. */
 static fw_status lay_out_weights(fw_job_plan *p, const fw_plan_input *in, const fw_shard_options *shard) {
-    const fw_param_table *frozen_table = fw_model_frozen(in->model);
-    const fw_shard_options frozen = fw_units_frozen_options(shard);
+    const fw_packed_table *packed = in->packed;
+    const fw_param_table *frozen_table = packed != NULL ? &packed->words : fw_model_frozen(in->model);
+    const fw_shard_options frozen = fw_units_frozen_options(shard, packed != NULL);
     fw_shard_traffic of_frozen;
     if (frozen_table != NULL) FW_TRY(fw_shard_layout_init(&p->frozen, frozen_table, &frozen, in->world, &p->arena));
+    p->unpacked_block = -1;
+    if (packed != NULL)
+        p->unpacked_block = fw_arena_add(&p->arena, FW_MEMORY_DEVICE, "units at work: frozen weights (unpacked)",
+                                         (size_t)packed->work_n * fw_dtype_bytes(packed->t));
     FW_TRY(fw_shard_layout_init(&p->layout, fw_model_trained(in->model), shard, in->world, &p->arena));
     if (!shard->training) return FW_OK;
     FW_TRY(fw_shard_traffic_of(&p->traffic, &p->layout, in->micro_n));

@@ -10,6 +10,8 @@
 typedef struct fw_plan_input {
     const fw_model *model; /* borrowed, also by the plan */
     fw_activation_options activations;
+    const fw_packed_table
+        *packed;            /* the frozen weights are in 4 bits; NULL: they are not. Borrowed, also by the plan */
     fw_shard_options shard; /* strategy and sync_each are proposals where the next two say so */
     bool choose_strategy;   /* the lowest of ddp, zero1, zero2, zero3 that fits */
     bool choose_sync;       /* full gradients until the last micro-batch if that fits, else reduce each */
@@ -28,6 +30,7 @@ typedef struct fw_job_plan {
     fw_memory_plan memory;
     fw_shard_traffic traffic;                   /* of one rank in one step; 0 without training */
     uint64_t frozen_bytes;                      /* of it, gathers of frozen weights */
+    int unpacked_block;                         /* in the arena: a block of packed weights at work; -1: none */
     int activation_block, token_block;          /* in the arena */
     char strategy_reason[FW_PLAN_REASON_BYTES]; /* "ddp needs 5.10 GiB a rank, zero1 4.20 GiB, 4.00 GiB allowed; zero2
                                                    fits with 3.20 GiB"; "" when it was not chosen here */

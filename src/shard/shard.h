@@ -76,6 +76,7 @@ typedef struct fw_shard_options {
     fw_dtype gradient_t; /* of kept and sent gradients: FW_F32, or FW_BF16 when t is FW_BF16 */
     bool training;       /* false: weights in type t only; no gradients, no moments, no master beside bf16 */
     bool frozen;    /* the weights beside which others are trained (shard/units.h): never saved; without training */
+    bool packed;    /* frozen weights whose units are words of 2 bytes, and t is FW_BF16: model/packed_table.h */
     bool sync_each; /* reduce gradients after every micro-batch */
     int prefetch;   /* buckets gathered ahead under zero3 and hsdp: 0, 1, 2 */
     int group_n;    /* hsdp: ranks in a shard group, a divisor of the world; else ignored */
@@ -193,6 +194,9 @@ typedef fw_status (*fw_unit_reader)(void *context, int32_t unit, int64_t first_n
 /* Fill an array; only owned ranges are asked for. Collective: after the weights, every rank's compute weights follow. When
  * reading fails on one rank it fails on all, with that rank's message, and the job may go on: the array holds anything. */
 fw_status fw_shard_load(fw_shard *s, fw_shard_array array, fw_unit_reader read, void *context);
+/* The same for packed weights: words as they are. */
+typedef fw_status (*fw_word_reader)(void *context, int32_t unit, int64_t first, int64_t n, uint16_t *out);
+fw_status fw_shard_load_words(fw_shard *s, fw_word_reader read, void *context);
 
 /* Elements of a unit wherever they are owned, for saving: rank 0 reads, in any order, then ends; all others serve until
  * then. Errors: FW_ERR_RANK. FW_SHARD_WEIGHT is the master; without training in bf16, the compute weights. */

@@ -66,9 +66,12 @@ static void make_buckets(fw_shard_layout *l) {
 
 static size_t bytes_of(int64_t n, fw_dtype t) { return (size_t)n * fw_dtype_bytes(t); }
 
-/* What plans call it. */
+/* What plans call it. `packed`: of frozen weights in 4 bits. */
+static const char *name_of(const fw_shard_options *o, const char *trained, const char *frozen, const char *packed) {
+    return o->packed ? packed : o->frozen ? frozen : trained;
+}
 static const char *name(const fw_shard_options *o, const char *trained, const char *frozen) {
-    return o->frozen ? frozen : trained;
+    return name_of(o, trained, frozen, frozen);
 }
 
 static void plan_weights(fw_shard_layout *l, fw_arena *arena) {
@@ -93,17 +96,20 @@ static void plan_weights(fw_shard_layout *l, fw_arena *arena) {
     }
     if (l->weights_full) {
         l->bytes.compute = bytes_of(l->full_n, o->t);
-        l->block.compute =
-            fw_arena_add(arena, crossing, fp32 ? "weights (fp32)" : name(o, "weights (bf16)", "frozen weights (bf16)"),
-                         l->bytes.compute);
+        l->block.compute = fw_arena_add(
+            arena, crossing,
+            fp32 ? "weights (fp32)" : name_of(o, "weights (bf16)", "frozen weights (bf16)", "frozen weights (4-bit)"),
+            l->bytes.compute);
     } else if (l->weights_away) {
         fw_shard_weights_plan_away(l, arena);
     } else if (l->weights_share) {
         l->bytes.compute = bytes_of(l->share_n, o->t);
-        l->block.compute = fw_arena_add(arena, FW_MEMORY_DEVICE,
-                                        fp32 ? "weights (fp32, own share)"
-                                             : name(o, "weights (bf16, own share)", "frozen weights (bf16, own share)"),
-                                        l->bytes.compute);
+        l->block.compute =
+            fw_arena_add(arena, FW_MEMORY_DEVICE,
+                         fp32 ? "weights (fp32, own share)"
+                              : name_of(o, "weights (bf16, own share)", "frozen weights (bf16, own share)",
+                                        "frozen weights (4-bit, own share)"),
+                         l->bytes.compute);
     }
     if (l->weights_full) return;
     l->weight_slot_n = l->bucket_n == 1 ? 0 : l->S == 1 && !l->weights_away ? 1 : 1 + o->prefetch;
@@ -112,7 +118,8 @@ static void plan_weights(fw_shard_layout *l, fw_arena *arena) {
     l->block.gathered =
         fw_arena_add(arena, crossing,
                      fp32 ? name(o, "units at work: weights (fp32)", "units at work: frozen weights (fp32)")
-                          : name(o, "units at work: weights (bf16)", "units at work: frozen weights (bf16)"),
+                          : name_of(o, "units at work: weights (bf16)", "units at work: frozen weights (bf16)",
+                                    "units at work: frozen weights (4-bit)"),
                      l->bytes.gathered);
 }
 

@@ -104,6 +104,35 @@ fw_status fw_shard_load(fw_shard *s, fw_shard_array array, fw_unit_reader read, 
     return fw_comm_agree(s->comm, l.status);
 }
 
+/* ---- packed weights ---- */
+
+static fw_status load_words(const fw_shard *s, int32_t b, fw_word_reader read, void *context, uint16_t *host) {
+    const fw_bucket *bucket = fw_shard_bucket(s, b);
+    const fw_param_table *table = s->layout.table;
+    const int64_t own = s->group_rank * bucket->part_n;
+    for (int64_t at = 0; at < bucket->part_n; at += LOAD_CHUNK_N) {
+        const int64_t first = own + at, n = bucket->part_n - at < LOAD_CHUNK_N ? bucket->part_n - at : LOAD_CHUNK_N;
+        memset(host, 0, (size_t)n * sizeof *host);
+        for (int32_t unit = bucket->first_unit; unit < bucket->first_unit + bucket->unit_n; unit++) {
+            const int64_t start = fw_shard_unit_at(s, unit), end = start + table->unit_size_n[unit];
+            const int64_t from = first > start ? first : start, to = first + n < end ? first + n : end;
+            if (from < to) FW_TRY(read(context, unit, from - start, to - from, host + (from - first)));
+        }
+        char *to = fw_shard_compute_part(s, b);
+        FW_TRY(fw_copy(s->device, to + at * (int64_t)sizeof *host, host, (size_t)n * sizeof *host));
+    }
+    return FW_OK;
+}
+
+fw_status fw_shard_load_words(fw_shard *s, fw_word_reader read, void *context) {
+    FW_ASSERT(s->layout.options.packed && (s->layout.S == 1 || !s->layout.weights_full)); /* each word has one owner */
+    uint16_t *host = NULL;
+    fw_status status = FW_NEW_ARRAY(host, LOAD_CHUNK_N);
+    for (int32_t b = 0; b < s->layout.bucket_n && status == FW_OK; b++) status = load_words(s, b, read, context, host);
+    fw_free(host);
+    return fw_comm_agree(s->comm, status);
+}
+
 /* ---- reading for saving: rank 0 asks, the owner answers, all take part */
 
 typedef struct wish {

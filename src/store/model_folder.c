@@ -1,5 +1,7 @@
 #include "store/model_folder.h"
 
+#include "store/stored_quant.h"
+
 #include "base/alloc.h"
 
 #include <inttypes.h>
@@ -212,6 +214,10 @@ static fw_status check_param(const fw_model_folder *folder, const fw_param *para
     int64_t shape[2];
     int rank = param_shape(shape, param);
     char want[64], found[200];
+    if (param->cols > 0 && fw_stored_quant_has(folder, param->name)) {
+        fw_stored_quant q;
+        return fw_stored_quant_open(&q, folder, param->name, param->rows, param->cols);
+    }
     fw_stored_shape_text(want, sizeof want, shape, rank);
     if (tensor == NULL)
         return fw_fail(FW_ERR_INPUT, "%s: tensor %s is missing; config.json asks for it with shape %s (%s)",
@@ -249,7 +255,7 @@ fw_status fw_model_folder_check(const fw_model_folder *folder, const fw_param_ta
     for (size_t s = 0; s < folder->shard_n; s++)
         for (size_t i = 0; i < folder->shard[s].tensor_n; i++) {
             const fw_stored_tensor *tensor = &folder->shard[s].tensor[i];
-            if (fw_param_table_find(table, tensor->name) == NULL)
+            if (fw_param_table_find(table, tensor->name) == NULL && !fw_stored_quant_belongs(folder, tensor->name))
                 FW_TRY(check_extra(&folder->shard[s], tensor, config));
         }
     return FW_OK;

@@ -31,7 +31,7 @@ const fw_stored_tensor *fw_model_folder_find(const fw_model_folder *folder, cons
 
 /* Compare names and shapes with the table, before data is read. Errors (FW_ERR_INPUT): a parameter is missing or
  * has another shape (names tensor, shape found, shape asked for and the config keys that give it) or a dtype that
- * is not F32, BF16 or F16; a tensor that the model does not have. Accepted extras: rotary tables ("*.inv_freq")
+ * is not F32, BF16 or F16 (matrices may be in 4 bits: store/stored_quant.h); a tensor that the model does not have. Accepted extras: rotary tables ("*.inv_freq")
  * and the head of a tied model, when it has the embedding's shape. */
 fw_status fw_model_folder_check(const fw_model_folder *folder, const fw_param_table *table,
                                 const fw_model_config *config);

@@ -1,6 +1,7 @@
 /* The weights of a model folder as fp32, and the hash that says which weights they are. */
 #include "base/host.h"
 #include "store/model_folder.h"
+#include "store/stored_quant.h"
 
 #include <string.h>
 
@@ -9,11 +10,22 @@ enum { PIECE_N = 1 << 18 };
 
 /* ---- reading ---- */
 
+/* A matrix in 4 bits, dequantised. */
+static fw_status read_quantised(const fw_model_folder *folder, const fw_param *param, int64_t from, int64_t to,
+                                float *out) {
+    fw_stored_quant q;
+    FW_TRY(fw_stored_quant_open(&q, folder, param->name, param->rows, param->cols));
+    fw_stored_quant_read(&q, from - param->offset_n, to - from, out);
+    return FW_OK;
+}
+
 /* Of one parameter, elements [from, to) of the unit, into where they go. */
 static fw_status read_param(const fw_model_folder *folder, const fw_param *param, int64_t from, int64_t to,
                             float *out) {
     const fw_safetensors *file = NULL;
     const fw_stored_tensor *tensor = fw_model_folder_find(folder, param->name, &file);
+    if (param->cols > 0 && fw_stored_quant_has(folder, param->name))
+        return read_quantised(folder, param, from, to, out);
     if (tensor == NULL || tensor->n != param->n)
         return fw_fail(FW_ERR_INTERNAL, "%s is read before fw_model_folder_check has passed", param->name);
     size_t element_bytes = fw_stored_dtype_bytes(tensor->dtype);

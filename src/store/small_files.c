@@ -35,6 +35,7 @@ fw_status fw_small_files_bytes(uint64_t *bytes, const char *source_dir) {
 
 /* transformers 5 writes "dtype", older ones "torch_dtype"; a source with neither is told apart by its rope keys. */
 static bool set_dtype(json_t *config, fw_dtype dtype) {
+    json_object_del(config, "quantization_config"); /* weights that were in 4 bits are written as numbers */
     const bool has_dtype = json_object_get(config, "dtype") != NULL,
                has_old = json_object_get(config, "torch_dtype") != NULL;
     const bool is_new = !has_old && (has_dtype || json_object_get(config, "rope_parameters") != NULL);

@@ -12,6 +12,15 @@ static fw_status read_base(const fw_adapter_start *s, int32_t base, int64_t firs
     return fw_model_folder_read(s->folder, table, p->unit, p->offset_n + first_n, n, out);
 }
 
+/* The same as the frozen model computes with it. */
+static fw_status read_frozen(const fw_adapter_start *s, int32_t base, int64_t first_n, int64_t n, float *out) {
+    const fw_param_table *frozen = fw_model_frozen(s->model);
+    const char *name = s->model->table.param[base].name;
+    if (s->packed == NULL) return read_base(s, base, first_n, n, out);
+    return fw_packed_read_numbers(s->packed, (int32_t)(fw_param_table_find(frozen, name) - frozen->param), first_n, n,
+                                  out);
+}
+
 /* In the type that the model computes in: what a row's norm will be compared with. */
 static double as_computed(float w, fw_dtype t) {
     return (double)(t == FW_F32 ? w : fw_bf16_to_f32(fw_bf16_from_f32(w)));
@@ -33,7 +42,7 @@ static fw_status fill_magnitudes(const fw_adapter_start *s, const fw_param *p, i
     if (!zero) fw_adapter_fill_initial(&m->adapter, a, s->seed, 0, r * I, a_RI);
     for (int64_t o = first_n; o < first_n + n; o++) {
         double squares = 0;
-        FW_TRY_OR(read_base(s, p->base, o * I, I, row), done);
+        FW_TRY_OR(read_frozen(s, p->base, o * I, I, row), done);
         if (!zero) fw_adapter_fill_initial(&m->adapter, b, s->seed, o * r, r, b_R);
         for (int64_t i = 0; i < I; i++) {
             double value = as_computed(row[i], m->t);

@@ -3,11 +3,12 @@
 #define FW_TRAIN_ADAPTER_START_H
 
 #include "model/model.h"
-#include "store/model_folder.h"
+#include "store/packed_weights.h"
 
 typedef struct fw_adapter_start {
     const fw_model *model;         /* adapted */
     const fw_model_folder *folder; /* of the model that is frozen */
+    fw_packed_weights *packed;     /* its frozen weights are computed with in 4 bits; NULL: they are not */
     uint64_t seed;
 } fw_adapter_start;
 

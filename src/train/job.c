@@ -86,6 +86,25 @@ static fw_status open_tokenizer(fw_job *job, bool hash_weights) {
     return p.tokenizer_status;
 }
 
+/* A folder in 4 bits stays so where it is frozen; another is packed when --load_in_4bit says so. */
+static fw_status init_packed(fw_job *job, const fw_options *o) {
+    const fw_param_table *frozen = fw_model_frozen(&job->model);
+    fw_packed_options how = {.kind = o->bnb_4bit_quant_type == FW_BNB_FP4 ? FW_QUANT_FP4 : FW_QUANT_NF4,
+                             .block = FW_QUANT_BLOCK,
+                             .nested = o->use_bnb_nested_quant,
+                             .nested_block = FW_QUANT_NESTED_BLOCK};
+    bool *stored = NULL;
+    if (frozen == NULL) return FW_OK;
+    FW_TRY(fw_packed_find_stored(&stored, &how, &job->folder, frozen));
+    if (stored == NULL && !o->load_in_4bit) return FW_OK;
+    job->is_packed = true;
+    const fw_status status = fw_packed_table_init(&job->packed, frozen, &how, stored, job->model.t);
+    fw_free(stored);
+    FW_TRY(status);
+    fw_packed_weights_init(&job->packed_weights, &job->folder, &job->packed);
+    return FW_OK;
+}
+
 static fw_status open_model(fw_job *job, const fw_options *o, fw_job_needs needs) {
     FW_TRY(fw_job_open_folders(job, o));
     fw_model_config config;
@@ -94,6 +113,7 @@ static fw_status open_model(fw_job *job, const fw_options *o, fw_job_needs needs
     FW_TRY(fw_model_folder_open(&job->folder, job->model_dir));
     FW_TRY(fw_model_folder_check(&job->folder, &job->model.table, &config));
     job->folder.threads = job->threads;
+    FW_TRY(init_packed(job, o));
     FW_TRY(open_tokenizer(job, needs.weights_hash));
     if (fw_tokenizer_vocab_n(job->tokenizer) > config.V && fw_comm_rank(job->comm) == 0) {
         /* Ids beyond the embedding are refused when they are met; a tokenizer may have tokens that no text gives. */
@@ -167,6 +187,7 @@ static fw_status make_plan(fw_job *job, const fw_options *o, const fw_activation
                            size_t host_bytes, size_t copy_bytes) {
     int world = fw_comm_world(job->comm);
     fw_plan_input in = {.model = &job->model,
+                        .packed = job->is_packed ? &job->packed : NULL,
                         .activations = *a,
                         .world = world,
                         .micro_n = 1,
@@ -229,13 +250,17 @@ static fw_status take(fw_job *job, const fw_activation_options *a) {
     }
     tell_places(job);
     fw_device_freeze(job->device, FW_FROZEN_WARN);
+    if (job->is_packed) return fw_shard_load_words(job->frozen, fw_packed_read_words, &job->packed_weights);
     return job->model.adapted ? fw_shard_load(job->frozen, FW_SHARD_WEIGHT, read_frozen, job) : FW_OK;
 }
 
 fw_status fw_job_load_weights(fw_job *job) {
     if (!job->model.adapted) return fw_shard_load(job->shard, FW_SHARD_WEIGHT, read_unit, job);
     if (job->has_peft) return fw_shard_load(job->shard, FW_SHARD_WEIGHT, read_peft, job);
-    fw_adapter_start start = {.model = &job->model, .folder = &job->folder, .seed = job->seed};
+    fw_adapter_start start = {.model = &job->model,
+                              .folder = &job->folder,
+                              .packed = job->is_packed ? &job->packed_weights : NULL,
+                              .seed = job->seed};
     return fw_shard_load(job->shard, FW_SHARD_WEIGHT, fw_adapter_read_start, &start);
 }
 
@@ -256,6 +281,8 @@ void fw_job_close(fw_job *job) {
     fw_job_plan_fini(&job->plan);
     fw_chat_template_fini(&job->chat);
     fw_tokenizer_destroy(job->tokenizer);
+    fw_packed_weights_fini(&job->packed_weights);
+    fw_packed_table_fini(&job->packed);
     fw_model_folder_close(&job->folder);
     fw_model_fini(&job->model);
     fw_peft_folder_close(&job->peft); /* the model's adapter borrows texts of it */
@@ -322,7 +349,13 @@ fw_status fw_job_load_dataset(fw_job *job, const fw_options *o, const char *name
 
 size_t fw_job_dataset_bytes(const fw_dataset *d) { return d == NULL ? 0 : fw_dataset_bytes(d); }
 
-fw_units fw_job_units(const fw_job *job) { return (fw_units){.frozen = job->frozen, .trained = job->shard}; }
+fw_units fw_job_units(const fw_job *job) {
+    return (fw_units){.frozen = job->frozen,
+                      .trained = job->shard,
+                      .packed = job->is_packed ? &job->packed : NULL,
+                      .unpacked = job->is_packed ? fw_arena_at(&job->plan.arena, job->plan.unpacked_block) : NULL,
+                      .device = job->device};
+}
 
 fw_step fw_job_step(fw_job *job) {
     return (fw_step){.model = &job->model,

@@ -8,6 +8,7 @@
 #include "data/prepare.h"
 #include "plan/job_plan.h"
 #include "store/model_folder.h"
+#include "store/packed_weights.h"
 #include "store/peft_folder.h"
 #include "text/chat.h"
 #include "train/step.h"
@@ -22,6 +23,9 @@ typedef struct fw_job {
     char *model_dir;
     fw_model_folder folder;
     fw_model model;
+    bool is_packed; /* the frozen weights are in 4 bits, and the next two say how */
+    fw_packed_table packed;
+    fw_packed_weights packed_weights;
     fw_tokenizer *tokenizer;
     fw_chat_template chat;
     fw_peft_folder peft; /* the adapter that it begins with, or is run with; has_peft: there is one */

@@ -81,6 +81,9 @@ static fw_status open_model(fw_test_lab *lab) {
     FW_TRY_OR(fw_model_init_adapted(&lab->model, &config, lab->options.t, lab->options.adapter), done);
     FW_TRY_OR(fw_model_folder_open(&lab->folder, dir), done);
     if (!lab->options.untie) FW_TRY_OR(fw_model_folder_check(&lab->folder, &lab->model.table, &config), done);
+    if (lab->options.packed == NULL) goto done;
+    FW_TRY_OR(fw_packed_table_init(&lab->packed, &lab->model.frozen, lab->options.packed, NULL, lab->options.t), done);
+    fw_packed_weights_init(&lab->packed_weights, &lab->folder, &lab->packed);
 done:
     fw_dir_remove(dir);
     return status;
@@ -108,14 +111,19 @@ static fw_status read_frozen(void *context, int32_t unit, int64_t first_n, int64
 }
 
 static fw_status load_trained(fw_test_lab *lab) {
-    fw_adapter_start start = {.model = &lab->model, .folder = &lab->folder, .seed = 42};
+    fw_adapter_start start = {.model = &lab->model,
+                              .folder = &lab->folder,
+                              .packed = lab->options.packed != NULL ? &lab->packed_weights : NULL,
+                              .seed = 42};
     if (!lab->model.adapted) return fw_shard_load(lab->shard, FW_SHARD_WEIGHT, read_unit, lab);
     return fw_shard_load(lab->shard, FW_SHARD_WEIGHT, fw_adapter_read_start, &start);
 }
 
 static fw_status take_memory(fw_test_lab *lab) {
     int64_t N = fw_batcher_max_tokens(lab->batcher);
+    const fw_packed_table *packed = lab->options.packed != NULL ? &lab->packed : NULL;
     fw_plan_input input = {.model = &lab->model,
+                           .packed = packed,
                            .activations = {.mode = lab->options.mode,
                                            .recompute_every = lab->options.recompute_every,
                                            .N_max = N,
@@ -145,7 +153,10 @@ static fw_status take_memory(fw_test_lab *lab) {
     FW_TRY(fw_shard_create(&lab->shard, &lab->plan.layout, arena, lab->device, lab->comm));
     if (lab->model.adapted) FW_TRY(fw_shard_create(&lab->frozen, &lab->plan.frozen, arena, lab->device, lab->comm));
     fw_device_freeze(lab->device, FW_FROZEN_STRICT); /* a step that allocates is an error */
-    if (lab->model.adapted) FW_TRY(fw_shard_load(lab->frozen, FW_SHARD_WEIGHT, read_frozen, lab));
+    if (packed != NULL)
+        FW_TRY(fw_shard_load_words(lab->frozen, fw_packed_read_words, &lab->packed_weights));
+    else if (lab->model.adapted)
+        FW_TRY(fw_shard_load(lab->frozen, FW_SHARD_WEIGHT, read_frozen, lab));
     return load_trained(lab);
 }
 
@@ -169,12 +180,15 @@ static fw_status open_lab(fw_test_lab *lab) {
         .model = &lab->model,
         .device = lab->device,
         .comm = lab->comm,
-        .units = {.frozen = lab->frozen, .trained = lab->shard},
+        .units = {.frozen = lab->frozen, .trained = lab->shard, .device = lab->device},
         .activations = &lab->activations,
         .tokens = &lab->tokens,
         .batcher = lab->batcher,
         .adamw = {.beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-8f, .weight_decay = 0.1f},
     };
+    if (lab->options.packed == NULL) return FW_OK;
+    lab->step.units.packed = &lab->packed;
+    lab->step.units.unpacked = fw_arena_at(&lab->plan.arena, lab->plan.unpacked_block);
     return FW_OK;
 }
 
@@ -198,6 +212,8 @@ void fw_test_lab_close(fw_test_lab *lab) {
     fw_free(lab->flat);
     fw_batcher_destroy(lab->batcher);
     fw_dataset_destroy(lab->dataset);
+    fw_packed_weights_fini(&lab->packed_weights);
+    fw_packed_table_fini(&lab->packed);
     fw_model_folder_close(&lab->folder);
     fw_model_fini(&lab->model);
     if (lab->options.comm == NULL) fw_comm_destroy(lab->comm); /* its memory may be the device's */

@@ -6,7 +6,7 @@
 #define FW_TESTS_SUPPORT_MODEL_LAB_H
 
 #include "plan/job_plan.h"
-#include "store/model_folder.h"
+#include "store/packed_weights.h"
 #include "train/step.h"
 
 typedef struct fw_test_lab_options {
@@ -28,6 +28,7 @@ typedef struct fw_test_lab_options {
     bool shuffle;                      /* a random order every epoch, as in training; else file order */
     bool untie;                        /* give a tied model a head of its own, with the embedding's values */
     const fw_adapter_request *adapter; /* NULL: all of the model is trained */
+    const fw_packed_options *packed;   /* the frozen weights in 4 bits; NULL: they are not */
     fw_shard_options shard;            /* t and training are set by the lab; zero is ddp */
 } fw_test_lab_options;
 
@@ -42,6 +43,8 @@ typedef struct fw_test_lab {
     fw_threads *threads;
     fw_device *device;
     fw_job_plan plan;
+    fw_packed_table packed; /* where options.packed asks for it */
+    fw_packed_weights packed_weights;
     fw_shard *frozen; /* with an adapter */
     fw_shard *shard;
     fw_activations activations;

@@ -22,6 +22,7 @@ EQUAL(gather_rows)
 EQUAL(scatter_rows)
 EQUAL(scale)
 EQUAL(cast)
+EQUAL(unpack_4bit)
 EQUAL(zero)
 EQUAL(copy)
 

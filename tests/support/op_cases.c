@@ -372,6 +372,7 @@ enum {
     same_types_dora_norm = 0,
     same_types_dora_scale = 0,
     same_types_dora_backward_m = 0,
+    same_types_unpack_4bit = 1,
     same_types_adamw = 1,
     same_types_sum_squares = 1,
     same_types_scale = 1,

@@ -103,3 +103,36 @@ BUILD(dora_backward_m) {
 CALL(dora_backward_m) {
     return fw_dora_backward_m(d, p[0], p[1], row_of(s), p[2], row_of(s) + s->gap, p[3], s->N, s->O, t);
 }
+
+/* Every code and every entry of a map of 8 bits; scales far apart. */
+BUILD(unpack_4bit) {
+    BUILD_LOCALS;
+    const int64_t block_n = s->C == 0 ? 0 : (s->C + s->D - 1) / s->D;
+    add_output(c, "y", s->C);
+    double *code = add_buffer(c, "code", FW_OP_IN, FW_U8, FW_U8, (s->C + 1) / 2);
+    for (int64_t i = 0; i < (s->C + 1) / 2; i++) code[i] = (double)(fw_rng_bits(8, 0, (uint64_t)i) % 256);
+    add_buffer(c, "map", FW_OP_IN, FW_F32, FW_F32, 16);
+    fill_normal(c, 1);
+    if (s->without) {
+        add_buffer(c, "absmax", FW_OP_IN, FW_F32, FW_F32, block_n);
+        fill_normal(c, 1e-3);
+        return;
+    }
+    add_null(c, "absmax");
+    double *scale_code = add_buffer(c, "scale_code", FW_OP_IN, FW_U8, FW_U8, block_n);
+    for (int64_t i = 0; i < block_n; i++) scale_code[i] = (double)(fw_rng_bits(9, 0, (uint64_t)i) % 256);
+    add_buffer(c, "map8", FW_OP_IN, FW_F32, FW_F32, 256);
+    fill_normal(c, 1);
+    add_buffer(c, "nested", FW_OP_IN, FW_F32, FW_F32, (block_n + s->G - 1) / s->G);
+    fill_normal(c, 2e-2);
+    add_buffer(c, "offset", FW_OP_IN, FW_F32, FW_F32, 1);
+    fill_normal(c, 3e-2);
+}
+CALL(unpack_4bit) {
+    fw_quant_scales scales = {.block = s->D, .absmax = p[3]};
+    if (!s->without) {
+        scales.scale_code = p[4], scales.map8 = p[5], scales.nested = p[6], scales.offset = p[7];
+        scales.nested_block = s->G;
+    }
+    return fw_unpack_4bit(d, p[0], p[1], p[2], &scales, s->C, t);
+}

@@ -177,6 +177,14 @@ SHAPES(dora_backward_m, {.name = "no rows", .N = 0, .O = 3}, {.name = "one numbe
        {.name = "packed rows", .N = 33, .O = 960, .gap = 64}, {.name = "zero rows", .N = 6, .O = 17, .zero = 1},
        {.name = "huge", .N = 5, .O = 17, HUGE_VALUES})
 
+/* C numbers in blocks of D; `without`: the scales are fp32, else in 8 bits, in blocks of G. */
+SHAPES(unpack_4bit, {.name = "nothing", .C = 0, .D = 64, .G = 256}, {.name = "one number", .C = 1, .D = 64, .G = 256},
+       {.name = "odd", .C = 1031, .D = 64, .G = 256}, {.name = "fp32 scales", .C = 1031, .D = 64, .without = 1},
+       {.name = "whole blocks", .C = 4096, .D = 64, .G = 256}, {.name = "eights", .C = 1000, .D = 128, .G = 4},
+       {.name = "blocks of 6", .C = 96, .D = 6, .G = 3},
+       {.name = "blocks of 32, fp32 scales", .C = 2080, .D = 32, .without = 1},
+       {.name = "one block", .C = 48, .D = 4096, .G = 256})
+
 SHAPES(adamw, {.name = "nothing", .C = 0, .step = 1}, {.name = "first step", .C = 1031, .step = 1},
        {.name = "late step", .C = 517, .step = 12345}, {.name = "no copy, no decay", .C = 65, .step = 7, .without = 1},
        {.name = "no gradient", .C = 65, .step = 3, .zero = 1},

@@ -1,4 +1,5 @@
-/* The operations of adapters: thin products, whose operands may be parts of longer rows, and loops over rows. */
+/* The operations of adapters (thin products, whose operands may be parts of longer rows, and loops over rows), and of
+ * weights in 4 bits. */
 #include "device/cpu/cpu.h"
 
 fw_status fw_cpu_lora_expand(fw_device *d, void *y, int64_t y_stride, const void *u_NR, const void *b_OR, float scale,
@@ -162,5 +163,24 @@ fw_status fw_cpu_dora_backward_m(fw_device *d, float *dm_O, const void *dy, int6
                                 .t = t};
     call c = {.d = (fw_cpu *)d, .dora = &s};
     fw_cpu_split(c.d, O, 64, N * O, magnitude_columns, &c);
+    return FW_OK;
+}
+
+/* ---- weights from 4 bits ---- */
+
+typedef struct unpack_call {
+    fw_cpu *d;
+    const fw_cpu_unpack_args *s;
+} unpack_call;
+static void unpack_blocks(void *context, int64_t first, int64_t last, int thread) {
+    const unpack_call *c = context;
+    (void)thread;
+    c->d->kernels->unpack_4bit(c->s, first, last);
+}
+fw_status fw_cpu_unpack_4bit(fw_device *d, void *y_n, const uint8_t *code, const float *map_16,
+                             const fw_quant_scales *scales, int64_t n, fw_dtype t) {
+    const fw_cpu_unpack_args s = {.y = y_n, .code = code, .map_16 = map_16, .scales = scales, .n = n, .t = t};
+    unpack_call c = {(fw_cpu *)d, &s};
+    fw_cpu_split(c.d, (n + scales->block - 1) / scales->block, 1, n, unpack_blocks, &c);
     return FW_OK;
 }

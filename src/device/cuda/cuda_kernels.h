@@ -9,6 +9,7 @@
 
 #include "base/dtype.h"
 #include "device/adamw_options.h"
+#include "quant/quant_scales.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -83,6 +84,8 @@ int fw_cuda_dora_scale(const fw_cuda_launch *l, void *y, int64_t y_stride, float
                        fw_dtype t);
 int fw_cuda_dora_backward_m(const fw_cuda_launch *l, float *dm_O, const void *dy, int64_t dy_stride, const void *z,
                             int64_t z_stride, const float *norm_O, int64_t N, int64_t O, fw_dtype t);
+int fw_cuda_unpack_4bit(const fw_cuda_launch *l, void *y_n, const uint8_t *code, const float *map_16,
+                        const fw_quant_scales *scales, int64_t n, fw_dtype t);
 int fw_cuda_adamw(const fw_cuda_launch *l, float *w, float *m, float *v, float *g, void *w_compute, int64_t n,
                   const fw_adamw_options *options, fw_dtype t);
 /* partial[0 .. return value): sums of squares of blocks of fixed size, fp64, in device memory; the caller adds them up in

@@ -1,4 +1,4 @@
-/* The operations of adapters. */
+/* The operations of adapters, and of weights in 4 bits. */
 #include "device/cuda/cuda_check.h"
 
 static fw_status check_thin(fw_device *d, const char *op, int64_t N, int64_t O, int64_t R, int64_t stride, fw_dtype t) {
@@ -81,4 +81,14 @@ fw_status fw_cuda_op_dora_backward_m(fw_device *d, float *dm, const void *dy, in
     FW_TRY(fw_cuda_need_for(d, op, fw_cuda_scratch_dora_backward_m, (fw_cuda_limits){.N = N, .dim = O}));
     return fw_cuda_launched(
         d, op, fw_cuda_dora_backward_m(&fw_cuda_of(d)->launch, dm, dy, dy_stride, z, z_stride, norm, N, O, t));
+}
+
+fw_status fw_cuda_op_unpack_4bit(fw_device *d, void *y, const uint8_t *code, const float *map_16,
+                                 const fw_quant_scales *scales, int64_t n, fw_dtype t) {
+    static const char op[] = "unpack_4bit";
+    CHECK_TYPE(op, t);
+    CHECK_ROWS(op, n, 1);
+    CHECK(scales->block > 0 && scales->block % 2 == 0, op, "the block, which must be even,", scales->block, 0);
+    if (n == 0) return FW_OK;
+    return fw_cuda_launched(d, op, fw_cuda_unpack_4bit(&fw_cuda_of(d)->launch, y, code, map_16, scales, n, t));
 }

@@ -28,6 +28,7 @@ void FW_CPU_FN(dropout)(const fw_cpu_dropout_args *s, int64_t first, int64_t las
 void FW_CPU_FN(dora_norm)(const fw_cpu_dora_args *s, int64_t first, int64_t last);
 void FW_CPU_FN(dora_scale)(const fw_cpu_dora_args *s, int64_t first, int64_t last, float *scratch);
 void FW_CPU_FN(dora_backward_m)(const fw_cpu_dora_args *s, int64_t first, int64_t last);
+void FW_CPU_FN(unpack_4bit)(const fw_cpu_unpack_args *s, int64_t first, int64_t last);
 int64_t FW_CPU_FN(attention_jobs)(const fw_cpu_attention_args *s);
 void FW_CPU_FN(attention_forward)(const fw_cpu_attention_args *s, int64_t first, int64_t last, float *scratch);
 size_t FW_CPU_FN(attention_forward_scratch_n)(int64_t keys_n, int64_t H, int64_t D);

@@ -86,6 +86,15 @@ typedef struct fw_cpu_dropout_args {
     fw_dtype t;
 } fw_cpu_dropout_args;
 
+typedef struct fw_cpu_unpack_args {
+    void *y;
+    const uint8_t *code;
+    const float *map_16;
+    const fw_quant_scales *scales;
+    int64_t n;
+    fw_dtype t;
+} fw_cpu_unpack_args;
+
 /* The letters of dora_scale, dora_backward_m (x is z) and dora_norm in device/device.h. */
 typedef struct fw_cpu_dora_args {
     void *y;
@@ -131,6 +140,8 @@ typedef struct fw_cpu_kernels {
     void (*dora_scale)(const fw_cpu_dora_args *s, int64_t first, int64_t last, float *scratch);
     /* Columns o. */
     void (*dora_backward_m)(const fw_cpu_dora_args *s, int64_t first, int64_t last);
+    /* Whole blocks first..last; the last of all may be short. */
+    void (*unpack_4bit)(const fw_cpu_unpack_args *s, int64_t first, int64_t last);
     /* Jobs of attention_forward: one key/value head and one block of query rows each. */
     int64_t (*attention_jobs)(const fw_cpu_attention_args *s);
     void (*attention_forward)(const fw_cpu_attention_args *s, int64_t first, int64_t last, float *scratch);

@@ -31,6 +31,7 @@ const fw_cpu_kernels FW_CPU_TABLE(FW_CPU_VARIANT) = {
     .dora_norm = FW_CPU_FN(dora_norm),
     .dora_scale = FW_CPU_FN(dora_scale),
     .dora_backward_m = FW_CPU_FN(dora_backward_m),
+    .unpack_4bit = FW_CPU_FN(unpack_4bit),
     .attention_jobs = FW_CPU_FN(attention_jobs),
     .attention_forward = FW_CPU_FN(attention_forward),
     .attention_forward_scratch_n = FW_CPU_FN(attention_forward_scratch_n),
