@@ -8,9 +8,10 @@
 #include <stdio.h>
 
 static fw_status print_json(const fw_options *o, const fw_merge_result *r, const char *hash) {
-    json_t *out = json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I}", "adapter", o->adapter, "base", r->base,
-                            "base_weights_hash", hash, "model", o->output, "dtype", fw_export_dtype_words[o->dtype],
-                            "adapted", (json_int_t)r->adapted_n, "whole", (json_int_t)r->whole_n);
+    json_t *out = json_pack("{s:s, s:s, s:s, s:s?, s:s, s:s, s:I, s:I}", "adapter", o->adapter, "base", r->base,
+                            "base_weights_hash", hash, "base_quantization", r->base_quantization, "model", o->output,
+                            "dtype", fw_export_dtype_words[o->dtype], "adapted", (json_int_t)r->adapted_n, "whole",
+                            (json_int_t)r->whole_n);
     const bool compared = r->token_n > 0;
     if (json_object_set_new(out, "compared_tokens", json_integer((json_int_t)r->token_n)) != 0 ||
         json_object_set_new(out, "largest_difference", compared ? fw_json_number(r->difference) : json_null()) != 0 ||
@@ -23,7 +24,10 @@ static fw_status print_json(const fw_options *o, const fw_merge_result *r, const
 }
 
 static fw_status print_text(const fw_options *o, const fw_merge_result *r, const char *hash) {
-    FW_TRY(fw_terminal_printf("base = %s (weights %s)\n", r->base, hash));
+    FW_TRY(fw_terminal_printf("base = %s (weights %s%s%s%s)\n", r->base, hash,
+                              r->base_quantization == NULL ? "" : ", in 4 bits as ",
+                              r->base_quantization == NULL ? "" : r->base_quantization,
+                              r->base_quantization == NULL ? "" : ": the numbers that they stand for"));
     FW_TRY(fw_terminal_printf("adapter = %s (%lld matri%s", o->adapter, (long long)r->adapted_n,
                               r->adapted_n == 1 ? "x" : "ces"));
     if (r->whole_n > 0)

@@ -16,6 +16,12 @@ static const fw_option_id own[] = {FW_OPTION_lora_r,
                                    FW_OPTION_lora_bias,
                                    FW_OPTION_lora_init};
 
+fw_status fw_options_check_packing(const fw_options *o) {
+    if (o->load_in_4bit && o->adapter == NULL)
+        return fw_fail(FW_ERR_OPTION, "load_in_4bit needs adapter: weights in 4 bits are those beside an adapter");
+    return FW_OK;
+}
+
 fw_status fw_options_check_adapter(fw_options *o) {
     if (o->adapter_name_or_path == NULL) return FW_OK;
     for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) {

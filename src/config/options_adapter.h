@@ -10,5 +10,7 @@ fw_status fw_options_check_adapter(fw_options *o);
 
 /* Warn of options of an adapter where none is trained. */
 void fw_options_warn_adapter(const fw_options *o);
+/* Of commands that do not train. Errors: FW_ERR_OPTION. */
+fw_status fw_options_check_packing(const fw_options *o);
 
 #endif

@@ -103,6 +103,7 @@ fw_status fw_options_resolve_batch(fw_options *o, int world) {
 
 /* An adapter may name its base. */
 static fw_status need_model(const fw_options *o) {
+    FW_TRY(fw_options_check_packing(o));
     return o->adapter != NULL ? FW_OK : need(o, FW_OPTION_model_name_or_path);
 }
 

@@ -83,8 +83,8 @@ fw_status fw_checkpoint_export(const char *dir, const char *path, const fw_expor
     FW_TRY(fw_export_check_target(dir, path));
     FW_TRY(fw_checkpoint_verify_with(NULL, path, FW_CHECKPOINT_SMALL_FILES));
     FW_TRY(fw_checkpoint_whole_open(&w, path));
-    const fw_peft_origin origin = {path, w.peft.object,
-                                   json_string_value(json_object_get(w.state.run, "weights_hash"))};
+    const fw_peft_origin origin = {path, w.peft.object, json_string_value(json_object_get(w.state.run, "weights_hash")),
+                                   json_string_value(json_object_get(w.state.run, "base_quantization"))};
     fw_status status = origin.config != NULL ? fw_peft_folder_write(dir, &origin, &w.table, read_weight, &w)
                                              : fw_export_model(dir, path, &w.table, options, read_weight, &w);
     if (adapter != NULL) *adapter = origin.config != NULL;

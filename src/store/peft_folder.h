@@ -44,6 +44,9 @@ typedef struct fw_peft_origin {
     const char
         *base_hash; /* 16 digits that say which weights the base has (fw_model_folder_hash), into the weights' header,
                               where peft does not look; NULL: not known */
+    const char
+        *base_quantization; /* "nf4 nested", ...: what the base was in while the adapter was trained; goes there too.
+                                      NULL: in the type of computing */
 } fw_peft_origin;
 /* Write it with the table's tensors as the reader gives them. An existing DIR is treated as by fw_export_model, and so are
  * errors. The bytes depend on the origin and the values alone. */
@@ -51,5 +54,6 @@ fw_status fw_peft_folder_write(const char *dir, const fw_peft_origin *origin, co
                                fw_param_reader reader, void *context);
 /* What base_hash was; NULL: not said. Borrowed. */
 const char *fw_peft_folder_base_hash(const fw_peft_folder *folder);
+const char *fw_peft_folder_base_quantization(const fw_peft_folder *folder);
 
 #endif

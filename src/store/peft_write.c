@@ -15,16 +15,20 @@ static fw_status verify(const char *dir, const fw_param_table *table, const char
     return status;
 }
 
-static const char HASH_KEY[] = "base_weights_hash";
+static const char HASH_KEY[] = "base_weights_hash", QUANTIZATION_KEY[] = "base_quantization";
 
 const char *fw_peft_folder_base_hash(const fw_peft_folder *folder) {
     return json_string_value(json_object_get(folder->weights.shard[0].metadata, HASH_KEY));
 }
 
+const char *fw_peft_folder_base_quantization(const fw_peft_folder *folder) {
+    return json_string_value(json_object_get(folder->weights.shard[0].metadata, QUANTIZATION_KEY));
+}
+
 static fw_status write_files(const char *dir, const fw_peft_origin *o, const fw_param_table *table,
                              fw_param_reader reader, void *context) {
     char *config_path = NULL, *weights_path = NULL;
-    json_t *more = json_pack("{s:s*}", HASH_KEY, o->base_hash);
+    json_t *more = json_pack("{s:s*, s:s*}", HASH_KEY, o->base_hash, QUANTIZATION_KEY, o->base_quantization);
     fw_status status;
     FW_TRY_OR(fw_path_join(&config_path, dir, "adapter_config.json"), done);
     FW_TRY_OR(fw_path_join(&weights_path, dir, "adapter_model.safetensors"), done);

@@ -52,6 +52,7 @@ static fw_status write_config(const char *from, const char *to, fw_dtype dtype, 
         status = fw_fail(FW_ERR_INPUT, "%s: not a JSON object", from);
         goto done;
     }
+    json_object_del(config, "quantization_config"); /* what is written is not */
     if (!set_dtype(config, dtype) || (untie && json_object_set_new(config, "tie_word_embeddings", json_false()) != 0)) {
         status = fw_fail(FW_ERR_NOMEM, "out of memory while writing %s", to);
         goto done;

@@ -89,14 +89,12 @@ static fw_status open_tokenizer(fw_job *job, bool hash_weights) {
 /* A folder in 4 bits stays so where it is frozen; another is packed when --load_in_4bit says so. */
 static fw_status init_packed(fw_job *job, const fw_options *o) {
     const fw_param_table *frozen = fw_model_frozen(&job->model);
-    fw_packed_options how = {.kind = o->bnb_4bit_quant_type == FW_BNB_FP4 ? FW_QUANT_FP4 : FW_QUANT_NF4,
-                             .block = FW_QUANT_BLOCK,
-                             .nested = o->use_bnb_nested_quant,
-                             .nested_block = FW_QUANT_NESTED_BLOCK};
+    fw_packed_options how;
     bool *stored = NULL;
     if (frozen == NULL) return FW_OK;
+    const bool asked = fw_job_packs(&how, job, o);
     FW_TRY(fw_packed_find_stored(&stored, &how, &job->folder, frozen));
-    if (stored == NULL && !o->load_in_4bit) return FW_OK;
+    if (stored == NULL && !asked) return FW_OK;
     job->is_packed = true;
     const fw_status status = fw_packed_table_init(&job->packed, frozen, &how, stored, job->model.t);
     fw_free(stored);

@@ -59,3 +59,30 @@ fw_status fw_job_check_base(const fw_job *job) {
         job->peft.weights.dir, job->model_dir, was, is, job->peft.config.base == NULL ? "" : ": it names ",
         job->peft.config.base == NULL ? "" : job->peft.config.base);
 }
+
+/* ---- 4 bits */
+
+static const char *const quantizations[][2] = {
+    [FW_QUANT_NF4] = {"nf4", "nf4 nested"}, [FW_QUANT_FP4] = {"fp4", "fp4 nested"}};
+
+const char *fw_job_quantization(const fw_job *job) {
+    return job->is_packed ? quantizations[job->packed.options.kind][job->packed.options.nested] : NULL;
+}
+
+bool fw_job_packs(fw_packed_options *how, const fw_job *job, const fw_options *o) {
+    const char *was = job->has_peft ? fw_peft_folder_base_quantization(&job->peft) : NULL;
+    *how = (fw_packed_options){.kind = o->bnb_4bit_quant_type == FW_BNB_FP4 ? FW_QUANT_FP4 : FW_QUANT_NF4,
+                               .block = FW_QUANT_BLOCK,
+                               .nested = o->use_bnb_nested_quant,
+                               .nested_block = FW_QUANT_NESTED_BLOCK};
+    if (o->load_in_4bit || trains(o) || was == NULL || fw_options_given(o, FW_OPTION_load_in_4bit))
+        return o->load_in_4bit;
+    for (int kind = 0; kind < FW_QUANT_KIND_N; kind++)
+        for (int nested = 0; nested < 2; nested++) {
+            if (strcmp(quantizations[kind][nested], was) != 0) continue;
+            how->kind = (fw_quant_kind)kind;
+            how->nested = nested == 1;
+            return true;
+        }
+    return false;
+}

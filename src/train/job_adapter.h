@@ -13,4 +13,10 @@ fw_status fw_job_init_model(fw_job *job, const fw_model_config *config, const fw
  * Errors: FW_ERR_INPUT naming both. */
 fw_status fw_job_check_base(const fw_job *job);
 
+/* Are the frozen weights to be packed in 4 bits, and how: as --load_in_4bit says; where it says nothing and nothing is trained,
+ * as the folder says that they were when its adapter was. */
+bool fw_job_packs(fw_packed_options *how, const fw_job *job, const fw_options *options);
+/* "nf4", "nf4 nested", ...: of frozen weights in 4 bits; NULL: they are not. */
+const char *fw_job_quantization(const fw_job *job);
+
 #endif

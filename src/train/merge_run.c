@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "store/merge.h"
 #include "train/forward.h"
+#include "train/job_adapter.h"
 
 #include <math.h>
 #include <string.h>
@@ -21,6 +22,10 @@ static const char TEXT[] =
 
 static fw_status read_base(void *context, const fw_param *p, int64_t first_n, int64_t n, float *out) {
     fw_job *job = context;
+    const fw_param *frozen = job->is_packed ? fw_param_table_find(&job->model.frozen, p->name) : NULL;
+    if (frozen != NULL) /* what the adapter was trained beside */
+        return fw_packed_read_numbers(&job->packed_weights, (int32_t)(frozen - job->model.frozen.param), first_n, n,
+                                      out);
     return fw_model_folder_read(&job->folder, &job->model.table, p->unit, p->offset_n + first_n, n, out);
 }
 
@@ -146,6 +151,7 @@ static fw_status merge(const fw_options *o, fw_merge_result *r, probe *p) {
     FW_TRY_OR(fw_job_open(&job, o, (fw_job_needs){.weights_hash = true, .any_base = o->force}), done);
     FW_TRY_OR(fw_strdup(&r->base, job.model_dir), done);
     r->base_hash = job.weights_hash;
+    r->base_quantization = fw_job_quantization(&job);
     count(r, &job.model.trained);
     FW_TRY_OR(write_merged(&job, o), done);
     if (o->check_tokens == 0) goto done;

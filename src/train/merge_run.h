@@ -7,8 +7,10 @@
 #include <stdint.h>
 
 typedef struct fw_merge_result {
-    char *base;             /* the model's folder */
-    uint64_t base_hash;     /* of its weights: fw_model_folder_hash */
+    char *base;         /* the model's folder */
+    uint64_t base_hash; /* of its weights: fw_model_folder_hash */
+    const char
+        *base_quantization; /* "nf4", ...: merged into the numbers that these stand for; NULL: it is not in 4 bits */
     int64_t adapted_n;      /* matrices that had an adapter */
     int64_t whole_n;        /* parameters that were trained as a whole */
     char *why_not_compared; /* NULL: the rest is known */

@@ -8,6 +8,7 @@
 #include "config/options_saving.h"
 #include "store/export.h"
 #include "store/stale.h"
+#include "train/job_adapter.h"
 #include "train/resume_source.h"
 
 #include <stdio.h>
@@ -68,6 +69,8 @@ static fw_status make_identity(json_t **out, const fw_run_state *s) {
                                              json_string(fw_packing_strategy_words[o->packing_strategy])) == 0;
     if (o->group_by_length && !o->packing) /* its order follows from the batch */
         named = named && json_object_set_new(*out, "group_by_length", json_integer(batch_n)) == 0;
+    if (fw_job_quantization(s->job) != NULL)
+        named = named && json_object_set_new(*out, "base_quantization", json_string(fw_job_quantization(s->job))) == 0;
     if (named && s->job->adapter_config != NULL) return name_adapter(*out, s->job->adapter_config);
     return named ? FW_OK : fw_fail(FW_ERR_NOMEM, "out of memory while naming the run");
 }
@@ -320,7 +323,8 @@ static fw_status end_of_writing(fw_run_state *s, fw_status status) {
 
 static fw_status write_model(fw_run_state *s, const char *dir) {
     const fw_peft_origin origin = {s->job->model_dir, s->job->adapter_config,
-                                   json_string_value(json_object_get(s->identity, "weights_hash"))};
+                                   json_string_value(json_object_get(s->identity, "weights_hash")),
+                                   fw_job_quantization(s->job)};
     if (origin.config != NULL)
         return fw_peft_folder_write(dir, &origin, &s->job->model.trained, read_weight, s->job->shard);
     fw_export_options options = {.dtype = FW_BF16, .max_shard_bytes = (uint64_t)s->options->max_shard_size};

@@ -68,6 +68,20 @@ train --output_dir further --adapter_name_or_path run/final --max_steps 4 --save
 holds "$(loss --model model --adapter further/final) < $adapted"
 expect 2 "lora_r is given" train --model model --dataset data.jsonl --output_dir x --adapter_name_or_path run/final --lora_r 2
 
+# beside a base in 4 bits: the folder says so, and the merge is into the numbers that the codes stand for (A19)
+train --output_dir qlora --use_peft --lora_r 4 --load_in_4bit --use_bnb_nested_quant --max_steps 4 --save_steps 2
+found=$(loss --adapter qlora/final) asked=$(loss --adapter qlora/final --load_in_4bit --use_bnb_nested_quant)
+other=$(loss --adapter qlora/final --load_in_4bit false)
+holds "$found == $asked and $found != $other"
+expect 0 "in 4 bits as nf4 nested: the numbers that they stand for" merge qlora/final --output dequantised --dtype fp32
+holds "abs($(loss --model dequantised) - $found) < 1e-5"
+expect 0 "adapter = " ckpt export qlora --output exported
+for file in qlora/final/*; do cmp "$file" "exported/${file##*/}" || fail "the export has another ${file##*/}"; done
+"$FINEWIRE" train --model model --dataset data.jsonl --output_dir qlora --use_peft --lora_r 4 --max_steps 6 --disable_tqdm \
+  --per_device_train_batch_size 4 >out 2>&1 && fail "a run goes on beside a base that is not in 4 bits any more"
+grep -qF "base_quantization" out || fail "it is not said why"
+expect 2 "load_in_4bit needs adapter" eval --model model --dataset data.jsonl --load_in_4bit
+
 # another base: by its weights, by its shape
 python3 "$FW_SOURCE_DIR/bench/make_random_model.py" pico other >/dev/null || exit 1
 printf 'xyzw' | dd of=other/model.safetensors bs=1 seek=$(($(stat -c %s other/model.safetensors) - 64)) conv=notrunc 2>/dev/null

@@ -86,7 +86,7 @@ static fw_status read_base(void *context, const fw_param *p, int64_t first_n, in
 }
 
 static void write_adapter(const lab *l) {
-    const fw_peft_origin origin = {base_dir, l->config.object, "0123456789abcdef"};
+    const fw_peft_origin origin = {base_dir, l->config.object, "0123456789abcdef", "nf4 nested"};
     must(fw_peft_folder_write(adapter_dir, &origin, &l->trained, values, NULL));
 }
 
@@ -102,6 +102,7 @@ static void test_folder(void **state) {
         must(fw_peft_folder_check(&folder, &l.trained, base_dir));
         assert_true(json_equal(folder.config.object, l.config.object));
         assert_string_equal(fw_peft_folder_base_hash(&folder), "0123456789abcdef");
+        assert_string_equal(fw_peft_folder_base_quantization(&folder), "nf4 nested");
         for (int32_t unit = 0; unit < l.trained.unit_n; unit++) {
             float *got;
             must(FW_NEW_ARRAY(got, (size_t)l.trained.unit_size_n[unit]));
@@ -249,7 +250,7 @@ static void test_checkpoint(void **state) {
     snprintf(exported, sizeof exported, "%s/exported", root);
     char *path = NULL, *resharded = NULL;
     fw_checkpoint_state s = {.step = 7, .world_size = 3, .adapter = l.config.object};
-    s.run = json_pack("{s:s}", "weights_hash", "0123456789abcdef");
+    s.run = json_pack("{s:s, s:s}", "weights_hash", "0123456789abcdef", "base_quantization", "nf4 nested");
     must(fw_checkpoint_save(&path, out, base_dir, &l.trained, 3, all_arrays, NULL, &s));
     json_decref(s.run);
     must(fw_checkpoint_verify(path, true));
@@ -284,7 +285,7 @@ static void test_no_memory(void **state) {
     lab l = {0};
     open_lab(&l, "dora_llama");
     write_adapter(&l);
-    const fw_peft_origin origin = {base_dir, l.config.object, NULL};
+    const fw_peft_origin origin = {base_dir, l.config.object, NULL, NULL};
     for (int what = 0; what < 3; what++) {
         fw_status status = FW_ERR_NOMEM;
         for (uint64_t at = 1; status != FW_OK; at++) {
