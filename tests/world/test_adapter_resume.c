@@ -19,7 +19,7 @@
 static const char LORA[] = "--use_peft --lora_r 2 --use_dora --lora_dropout 0.1 --lora_modules_to_save norm";
 
 static void train(const char *name, const char *more) {
-    char words[768];
+    char words[1280];
     snprintf(words, sizeof words, "%s --lr_scheduler_type constant %s", LORA, more);
     assert_int_equal(fw_test_run_train(name, 0, words), 0);
 }
@@ -109,6 +109,24 @@ static void test_commands(void **state) {
     expect(3, "is a checkpoint", words);
 }
 
+/* Under ddp every rank holds all of the adapter, and each writes another part of the checkpoint: together they are what rank 0
+ * holds, which writes the final folder. So the ranks hold the same (A18), at the start and after ten steps. */
+static void test_same_on_all_ranks(void **state) {
+    (void)state;
+    static const char *const steps[] = {"1 --learning_rate 0", "10"};
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        char words[1024], name[32];
+        snprintf(name, sizeof name, "ranks%zu", i);
+        snprintf(words, sizeof words, "--num_processes 4 --strategy ddp --per_device_train_batch_size 2 --max_steps %s",
+                 steps[i]);
+        train(name, words);
+        const char *out = fw_test_path(fw_run_dir, i == 0 ? "of_all_0" : "of_all_10");
+        snprintf(words, sizeof words, "ckpt export %s --output %s", fw_test_run_path(name, ""), out);
+        expect(0, "adapter = ", words);
+        fw_test_same_folder(out, fw_test_run_path(name, "final"));
+    }
+}
+
 /* A model of the same shape with one other bit in its weights. */
 static const char *other_base(void) {
     const char *dir = fw_test_path(fw_run_dir, "other_base");
@@ -148,6 +166,7 @@ static void test_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_world), cmocka_unit_test(test_other_world),
-                                       cmocka_unit_test(test_commands), cmocka_unit_test(test_refused)};
+                                       cmocka_unit_test(test_commands), cmocka_unit_test(test_same_on_all_ranks),
+                                       cmocka_unit_test(test_refused)};
     return cmocka_run_group_tests(tests, fw_test_run_setup, fw_test_run_teardown);
 }

@@ -16,7 +16,7 @@
 static const char LORA[] = "--use_peft --lora_r 3 --lora_alpha 12 --lora_target_modules all-linear --save_strategy no";
 
 static void train(const char *name, const char *more) {
-    char words[768];
+    char words[1280];
     snprintf(words, sizeof words, "%s %s", LORA, more);
     assert_int_equal(fw_test_run_train(name, 0, words), 0);
 }
