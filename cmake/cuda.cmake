@@ -5,7 +5,8 @@ set(FW_CUDA_ARCHITECTURES "90" CACHE STRING "GPUs to compile for, or `all` (80 8
 option(FW_CUDA "build the plugins for NVIDIA GPUs where nvcc is" ON)
 
 # What both sides of a plugin share: any change makes them another build.
-set(shared base/status.h base/dtype.h base/log.h base/threads.h device/device.h device/ops.def device/adamw_options.h quant/quant_scales.h
+set(shared base/status.h base/dtype.h base/log.h base/threads.h device/device.h device/ops.def device/adamw_options.h
+    device/step_options.h quant/quant_scales.h
     device/gpu.h device/plugin_host.h device/cuda_loader.h comm/nccl/nccl_plugin.h comm/mpi/mpi_plugin.h)
 set(texts)
 foreach(header ${shared})
@@ -109,7 +110,7 @@ if(NOT FW_CUDA_MISSING)
   endif()
   fw_add_plugin(libfinewire_cuda finewire_cuda_plugin
                 SOURCES ${sources} ${FW_CUDNN_SOURCES} src/device/cuda/cuda_ops.c
-                        src/device/cuda/cuda_ops_adapter.c ${objects}
+                        src/device/cuda/cuda_ops_adapter.c src/device/cuda/cuda_ops_optimizer.c ${objects}
                 DEFINITIONS ${definitions} INCLUDES ${includes} LIBRARIES ${FW_CUDART} ${FW_CUBLASLT} dl)
   set_target_properties(libfinewire_cuda PROPERTIES PREFIX "")
   add_custom_target(cuda DEPENDS libfinewire_cuda)

@@ -37,7 +37,7 @@ static fw_status ask_model(fw_doctor_context *c, const fw_options *o) {
     if (o->model_name_or_path == NULL) return FW_OK;
     FW_TRY(fw_known_model_config(&config, o->model_name_or_path));
     FW_TRY(fw_param_table_init(&table, &config));
-    c->checkpoint_bytes = (int64_t)fw_checkpoint_bytes(&table, 1);
+    c->checkpoint_bytes = (int64_t)fw_checkpoint_bytes(&table, FW_OPTIMIZER_ADAMW, 1);
     c->model_bytes = (int64_t)fw_weights_bytes(&table, FW_BF16);
     fw_param_table_fini(&table);
     if (o->save_strategy != FW_WHEN_NO) return FW_OK;

@@ -4,6 +4,8 @@
 
 #include "config/lookup.h"
 
+#include <stdio.h>
+
 static bool is_true(const fw_leaf *leaf) {
     bool truth;
     return leaf != NULL && fw_value_read_bool(&truth, leaf->text) == NULL && truth;
@@ -28,12 +30,40 @@ static fw_status set_schedule(fw_foreign *f, const fw_leaf *leaf) {
 
 static fw_status set_optimizer(fw_foreign *f, const fw_leaf *leaf) {
     const fw_leaf *coupled = fw_foreign_find(f, "optimizer.params.adam_w_mode");
-    bool truth;
-    if (fw_words_equal(leaf->text, "AdamW")) return FW_OK;
-    if (!fw_words_equal(leaf->text, "Adam"))
-        return fw_foreign_refuse(f, leaf, "finewire trains with AdamW; write AdamW");
+    static const char *const types[][2] = {
+        {"AdamW", "adamw_torch"},    {"Adam", "adamw_torch"}, {"Adam8bit", "adamw_8bit"},
+        {"AdamW8bit", "adamw_8bit"}, {"Lamb", "lamb"},        {"Lion", "lion_32bit"},
+        {"FusedLion", "lion_32bit"}, {"SGD", "sgd"},          {"Adafactor", "adafactor"}};
+    bool truth, known = false;
+    for (size_t i = 0; i < sizeof types / sizeof types[0] && !known; i++) {
+        known = fw_words_equal(leaf->text, types[i][0]);
+        if (known) FW_TRY(fw_foreign_set(f, leaf, "optim", types[i][1]));
+    }
+    if (!known)
+        return fw_foreign_refuse(
+            f, leaf, "finewire has AdamW, Adam (as AdamW), Adam8bit, Lamb, Lion, SGD and Adafactor; write one of them");
+    if (!fw_words_equal(leaf->text, "Adam") && !fw_words_equal(leaf->text, "Adam8bit")) return FW_OK;
     if (coupled == NULL || fw_value_read_bool(&truth, coupled->text) != NULL || truth) return FW_OK; /* it is AdamW */
     return fw_foreign_refuse(f, coupled, "finewire's weight decay is decoupled (AdamW); write true");
+}
+
+/* SGD's. */
+static fw_status set_momentum(fw_foreign *f, const fw_leaf *leaf) {
+    char text[64];
+    snprintf(text, sizeof text, "momentum=%.40s", leaf->text);
+    return fw_foreign_set(f, leaf, "optim_args", text);
+}
+
+/* Bounds of Lamb's trust ratio: both become one option, by whichever comes first. */
+static fw_status set_coeff(fw_foreign *f, const fw_leaf *leaf) {
+    const fw_leaf *least = fw_foreign_find(f, "optimizer.params.min_coeff"),
+                  *most = fw_foreign_find(f, "optimizer.params.max_coeff");
+    char text[128];
+    if (least != NULL && most != NULL && leaf == most) return FW_OK;
+    snprintf(text, sizeof text, "%s%.30s%s%s%.30s", least == NULL ? "" : "min_coeff=", least == NULL ? "" : least->text,
+             least != NULL && most != NULL ? "," : "",
+             most == NULL ? "" : "max_coeff=", most == NULL ? "" : most->text);
+    return fw_foreign_set(f, leaf, "optim_args", text);
 }
 
 /* The schedule's length there, which is the run's here. */
@@ -87,6 +117,9 @@ static const fw_foreign_row rows[] = {
     {.path = "optimizer.params.eps", .option = "adam_epsilon"},
     {.path = "optimizer.params.weight_decay", .option = "weight_decay"},
     {.path = "optimizer.params.adam_w_mode"},
+    {.path = "optimizer.params.momentum", .call = set_momentum},
+    {.path = "optimizer.params.min_coeff", .call = set_coeff},
+    {.path = "optimizer.params.max_coeff", .call = set_coeff},
     {.path = "optimizer.params.torch_adam"},
     {.path = "optimizer.params.fused"},
     {.path = "optimizer.params.bias_correction", .allowed = "true", .remark = "AdamW here corrects the bias"},

@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "config/options_adapter.h"
+#include "config/options_optim.h"
 #include "config/options_saving.h"
 #include "config/options_sharding.h"
 
@@ -45,6 +46,7 @@ static fw_status check_train(fw_options *o) {
         return fw_fail(FW_ERR_OPTION,
                        "load_in_4bit needs use_peft: weights in 4 bits are frozen, and an adapter is trained");
     FW_TRY(need(o, FW_OPTION_model_name_or_path));
+    FW_TRY(fw_options_check_optim(o));
     if (o->command == FW_COMMAND_TRAIN) {
         FW_TRY(need(o, FW_OPTION_dataset_name));
         FW_TRY(need(o, FW_OPTION_output_dir));

@@ -44,9 +44,50 @@ static fw_status refuse(const fw_guess *g, const char *label, const char *text, 
                    best != NULL ? "; did you mean " : "", best != NULL ? best : "", best != NULL ? "?" : "");
 }
 
+/* Optimizers of transformers' TrainingArguments that finewire does not have. */
+static bool is_later_optim(const char *text) {
+    static const char *const names[] = {"adamw_torch_xla",
+                                        "adamw_torch_npu_fused",
+                                        "adamw_anyprecision",
+                                        "adamw_torch_4bit",
+                                        "adamw_torch_8bit",
+                                        "ademamix",
+                                        "ademamix_8bit",
+                                        "adagrad",
+                                        "paged_ademamix_32bit",
+                                        "paged_ademamix_8bit",
+                                        "paged_lion_32bit",
+                                        "paged_lion_8bit",
+                                        "rmsprop",
+                                        "rmsprop_bnb",
+                                        "rmsprop_bnb_8bit",
+                                        "rmsprop_bnb_32bit",
+                                        "galore_adamw",
+                                        "galore_adamw_8bit",
+                                        "galore_adafactor",
+                                        "galore_adamw_layerwise",
+                                        "galore_adamw_8bit_layerwise",
+                                        "galore_adafactor_layerwise",
+                                        "lomo",
+                                        "adalomo",
+                                        "grokadamw",
+                                        "schedule_free_radam",
+                                        "schedule_free_adamw",
+                                        "schedule_free_sgd",
+                                        "apollo_adamw",
+                                        "apollo_adamw_layerwise",
+                                        "stable_adamw"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (fw_words_equal(names[i], text)) return true;
+    return false;
+}
+
 fw_status fw_option_refuse_word(fw_option_id id, const char *label, const char *text) {
     const fw_option_info *info = fw_option_get(id);
     char list[256];
+    if (id == FW_OPTION_optim && is_later_optim(text))
+        return fw_fail(FW_ERR_OPTION, "%s is %s, an optimizer that finewire does not have yet; it has %s", label, text,
+                       fw_option_bounds(id, list, sizeof list));
     fw_guess g;
     int value;
     const char *also;

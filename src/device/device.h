@@ -79,6 +79,24 @@
  *                           w = w - lr * (weight_decay * w + (m / (1 - b1^step)) / (sqrt(v / (1 - b2^step)) + eps))
  *                         then w_compute = round(w) to type t when it is not NULL, and g = 0.
  *                         With step 1, m and v count as zero whatever they hold: they are written, not read.
+ * optimizer_step          one update by another rule (device/step_options.h), on g' = g * grad_scale; what a rule does not
+ *                         use may be NULL. With step 1, m and v count as zero. Rules that write w clear g.
+ *                         SGD (m NULL: without momentum): d = g' + weight_decay w;
+ *                           m = momentum m + (1 - dampening) d, at step 1 m = d;  d = nesterov ? d + momentum m : m
+ *                           w = w - lr d
+ *                         LION (Chen 2023): w = w - lr (weight_decay w + sign(b1 m + (1 - b1) g'));
+ *                           m = b2 m + (1 - b2) g'
+ *                         LAMB (You 2020): m, v as adamw; g = mhat / (sqrt(vhat) + eps) + weight_decay w
+ *                         VECTOR (Shazeer, Stern 2018): v = b2 v + (1 - b2) (g'^2 + eps);  g = g' / sqrt(v)
+ *                         ALONG: w = w - lr (weight_decay w + along g); grad_scale plays no part
+ * step_8bit               adamw, or LION when code2 is NULL, with m and v in codes and scales of blocks of 256 elements
+ *                         (device/dynamic_map.h); n elements from the start of a block. Codes and scales have the same bits
+ *                         on every device: m = fma(g', 1 - b1, m b1), v = fma((1 - b2) g', g', v b2), fp32.
+ * factored_sums           adafactor: of elements [first, first + n) of a matrix [R, C], g from the first of them on:
+ *                         row[r], col[c] = sums of (g grad_scale)^2 + epsilon; 0 where there is none of them
+ * factored_moments        row = beta2 row + (1 - beta2) sum_R / C,  col = beta2 col + (1 - beta2) sum_C / R, from the sums
+ *                         of the whole matrix, sum_RC [R + C], which become sqrt(mean(row) / row) and 1 / sqrt(col)
+ * factored_direction      g = g grad_scale factor_R[r] factor_C[c], for elements [first, first + n)
  * sum_squares             *out (host memory) = sum x^2, summed in fp64 by blocks of fixed size; waits for the device
  * scale                   x = x * factor
  * cast                    y = x in another type (fp32, bf16, fp16), n elements
@@ -91,6 +109,7 @@
 #include "base/status.h"
 #include "base/threads.h"
 #include "device/adamw_options.h"
+#include "device/step_options.h"
 #include "quant/quant_scales.h"
 
 #include <stddef.h>

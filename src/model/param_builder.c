@@ -2,7 +2,7 @@
 
 #include "base/alloc.h"
 
-enum { PARAM_ALIGN = 16 };
+enum { PARAM_ALIGN = 256 }; /* whole blocks of 8-bit optimizer state */
 
 static int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 

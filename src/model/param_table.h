@@ -5,8 +5,8 @@
  * the same offsets hold for its fp32 master weights, its copy in the compute type, its gradients and its moments.
  *
  * Inside a block the order is fixed so that products can be fused: the rows of q, k, v follow each other without
- * a gap, and so do gate and up, and their biases. All other parameters start at a multiple of 16 elements (64
- * bytes of fp32); a unit's size is a multiple of FW_UNIT_ALIGN. Padding is zero and stays zero.
+ * a gap, and so do gate and up, and their biases. All other parameters start at a multiple of 256 elements (whole
+ * blocks of 8-bit optimizer state); a unit's size is a multiple of FW_UNIT_ALIGN. Padding is zero and stays zero.
  *
  *   block:  input norm | q k v | (q k v bias) | (q norm) | (k norm) | o | (o bias) | post-attention norm
  *           | gate up | (gate up bias) | down | (down bias)

@@ -1,5 +1,7 @@
 #include "plan/job_input.h"
 
+#include "config/options_optim.h"
+
 enum { CHUNK_ROWS_MIN = 16, CHUNK_ROWS_MAX = 1024, CHUNK_BYTES = 64 << 20 };
 
 void fw_plan_input_from_options(fw_plan_input *in, const fw_options *o) {
@@ -19,7 +21,8 @@ void fw_plan_input_from_options(fw_plan_input *in, const fw_options *o) {
                                    .wrap = o->wrap == FW_WRAP_MODEL  ? FW_SHARD_WRAP_MODEL
                                            : o->wrap == FW_WRAP_SIZE ? FW_SHARD_WRAP_SIZE
                                                                      : FW_SHARD_WRAP_BLOCK,
-                                   .wrap_min_n = o->fsdp_min_num_params};
+                                   .wrap_min_n = o->fsdp_min_num_params,
+                                   .optimizer = fw_plan_optimizer(o)};
     static const fw_shard_place places[] = {
         [FW_OFFLOAD_NONE] = FW_SHARD_HERE, [FW_OFFLOAD_CPU] = FW_SHARD_HOST, [FW_OFFLOAD_NVME] = FW_SHARD_FILE};
     in->shard.records = places[o->offload_optimizer];
@@ -30,6 +33,19 @@ void fw_plan_input_from_options(fw_plan_input *in, const fw_options *o) {
     in->choose_strategy = o->strategy == FW_STRATEGY_AUTO;
     in->choose_sync = o->sync_each_batch == FW_TOGGLE_AUTO;
     in->micro_n = o->gradient_accumulation_steps;
+}
+
+fw_optimizer fw_plan_optimizer(const fw_options *o) {
+    static const fw_optimizer optimizers[] = {
+        [FW_OPTIM_ADAMW] = FW_OPTIMIZER_ADAMW,        [FW_OPTIM_ADAMW_8BIT] = FW_OPTIMIZER_ADAMW_8BIT,
+        [FW_OPTIM_PAGED_ADAMW] = FW_OPTIMIZER_ADAMW,  [FW_OPTIM_PAGED_ADAMW_8BIT] = FW_OPTIMIZER_ADAMW_8BIT,
+        [FW_OPTIM_LAMB] = FW_OPTIMIZER_LAMB,          [FW_OPTIM_SGD] = FW_OPTIMIZER_SGD,
+        [FW_OPTIM_LION] = FW_OPTIMIZER_LION,          [FW_OPTIM_LION_8BIT] = FW_OPTIMIZER_LION_8BIT,
+        [FW_OPTIM_ADAFACTOR] = FW_OPTIMIZER_ADAFACTOR};
+    fw_optim_settings s;
+    if (o->optim == FW_OPTIM_SGD && fw_options_optim_settings(&s, o) == FW_OK && s.momentum > 0)
+        return FW_OPTIMIZER_SGD_MOMENTUM;
+    return optimizers[o->optim];
 }
 
 fw_activation_mode fw_plan_activation_mode(fw_recompute recompute) {

@@ -9,6 +9,9 @@
 /* Strategy and accumulation of a training: shard (but for group_n), choose_strategy, choose_sync, micro_n. model is set. */
 void fw_plan_input_from_options(fw_plan_input *in, const fw_options *options);
 
+/* What --optim is to the shard. Paged ones keep the same state, elsewhere. */
+fw_optimizer fw_plan_optimizer(const fw_options *options);
+
 /* What an option says of recomputing, as the model knows it. */
 fw_activation_mode fw_plan_activation_mode(fw_recompute recompute);
 /* The adapter that the options ask for; its texts are theirs. */

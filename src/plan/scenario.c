@@ -93,7 +93,7 @@ static void take_rows(fw_plan_case *c, const fw_job_plan *p, const fw_plan_scena
     c->part[FW_PLAN_GRADIENTS] = b->gradient;
     /* On a CPU memory of the host is what it computes in. */
     const bool card = s->site.card != NULL;
-    c->part[FW_PLAN_OPTIMIZER] = b->moments;
+    c->part[FW_PLAN_OPTIMIZER] = b->state;
     if (p->layout.options.records == FW_SHARD_HOST) c->part[FW_PLAN_OPTIMIZER] += b->record_slots;
     const bool weights_there = p->layout.weights_away && p->layout.block.compute >= 0;
     const uint64_t weights = weights_there ? a->block[p->layout.block.compute].bytes : 0;
@@ -174,7 +174,6 @@ fw_status fw_plan_case_planned(fw_plan_case *c, const fw_plan_scenario *s, fw_sh
     c->held = s->micro_n > 1 && !p.layout.options.sync_each;
     c->trained_n = fw_model_trained(in.model)->parameter_n;
     fw_status status = take_wire(c, &p, s);
-    fw_plan_case_change_optimizer(c, s, &p.layout);
     fw_job_plan_fini(&p);
     return status;
 }

@@ -1,8 +1,7 @@
 /* One way to run a training, and what it takes under one strategy: memory by what it is for, bytes on the wire, time.
  *
- * Full fine-tuning and adapters with AdamW are planned by the code that training allocates by (job_plan.h): equal to the
- * byte. What training does not have yet (4-bit weights, other optimizers, offload) is arithmetic on top (scenario_arithmetic.c), and says
- * so. */
+ * Full fine-tuning and adapters are planned by the code that training allocates by (job_plan.h): equal to the
+ * byte. What training does not have yet (4-bit weights) is arithmetic on top (scenario_arithmetic.c), and says so. */
 #ifndef FW_PLAN_SCENARIO_H
 #define FW_PLAN_SCENARIO_H
 
@@ -75,7 +74,6 @@ fw_status fw_plan_case_make(fw_plan_case *out, const fw_plan_scenario *scenario,
 /* For the files of this room: rows, wire and limit as training has them, then changed by what is arithmetic. */
 fw_status fw_plan_case_planned(fw_plan_case *out, const fw_plan_scenario *scenario, fw_shard_strategy strategy);
 fw_status fw_plan_case_qlora(fw_plan_case *out, const fw_plan_scenario *scenario, fw_shard_strategy strategy);
-void fw_plan_case_change_optimizer(fw_plan_case *c, const fw_plan_scenario *scenario, const fw_shard_layout *layout);
 fw_plan_input fw_plan_scenario_input(const fw_plan_scenario *scenario, fw_shard_strategy strategy,
                                      size_t scratch_bytes);
 fw_memory_budget fw_plan_scenario_budget(const fw_plan_scenario *scenario);

@@ -1,21 +1,26 @@
-/* Rows of what training does not have yet: other optimizers, adapters on 4-bit weights. Arithmetic on the rows of a
+/* Rows of what training does not have yet: adapters on 4-bit weights. Arithmetic on the rows of a
  * fine-tune and of a model that is only computed with; once training has one of them, its row is to come from there. */
 #include "plan/adapter_arithmetic.h"
 #include "plan/scenario.h"
 #include "shard/shard_schedule.h"
 
-/* Two moments of a byte, and for each block of 256 of them one scale of 4 bytes (Dettmers and others 2022). */
-static const double moments_8bit = 2 * (1 + 4.0 / 256), moments_fp32 = 8;
-static double moment_bytes(fw_optim optim) {
-    return optim == FW_OPTIM_ADAMW_8BIT || optim == FW_OPTIM_PAGED_ADAMW_8BIT ? moments_8bit : moments_fp32;
-}
+/* A moment in a byte, and for each block of 256 of them one scale of 4 bytes (Dettmers and others 2022). */
+static const double moment_8bit = 1 + 4.0 / 256, moment_fp32 = 4;
 
-void fw_plan_case_change_optimizer(fw_plan_case *c, const fw_plan_scenario *s, const fw_shard_layout *l) {
-    const bool same = s->optim == FW_OPTIM_ADAMW || s->optim == FW_OPTIM_PAGED_ADAMW;
-    if (!same) {
-        c->arithmetic = true;
-        c->part[FW_PLAN_OPTIMIZER] = (uint64_t)((double)l->share_n * moment_bytes(s->optim));
+/* Of one parameter of an adapter. */
+static double moment_bytes(fw_optim optim) {
+    switch (optim) {
+    case FW_OPTIM_ADAMW_8BIT:
+    case FW_OPTIM_PAGED_ADAMW_8BIT: return 2 * moment_8bit;
+    case FW_OPTIM_LION: return moment_fp32;
+    case FW_OPTIM_LION_8BIT: return moment_8bit;
+    case FW_OPTIM_SGD:
+    case FW_OPTIM_ADAFACTOR: return 0; /* rows and columns: next to nothing */
+    case FW_OPTIM_ADAMW:
+    case FW_OPTIM_PAGED_ADAMW:
+    case FW_OPTIM_LAMB: break;
     }
+    return 2 * moment_fp32;
 }
 
 /* ---- adapters on 4-bit weights */

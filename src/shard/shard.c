@@ -1,4 +1,5 @@
-/* Making and closing the engine, and where things lie. The life of a unit: shard_weights.c, shard_gradients.c. */
+/* Making and closing the engine, and where things lie. The life of a unit: shard_weights.c, shard_gradients.c,
+ * shard_update.c. */
 #include "shard/shard.h"
 
 #include "base/alloc.h"
@@ -76,6 +77,7 @@ static void lay_out(fw_shard *s, const fw_arena *arena) {
     s->records = fw_arena_at(arena, l->block.records);
     s->gradient_host = fw_arena_at(arena, l->block.gradient_host);
     fw_shard_record_away_lay_out(s, arena);
+    s->sums = fw_arena_at(arena, l->block.sums);
     s->staging = fw_arena_at(arena, l->block.staging);
     lay_out_slots(s, s->weight_slot, fw_arena_at(arena, l->block.gathered), l->weight_slot_n, l->options.t);
     lay_out_slots(s, s->gradient_slot, fw_arena_at(arena, l->block.gradient_units), l->gradient_slot_n, FW_F32);
@@ -123,6 +125,10 @@ fw_status fw_shard_create(fw_shard **out, const fw_shard_layout *layout, const f
     FW_TRY_OR(fw_shard_schedule_init(&s->schedule[FW_SHARD_PASS_FORWARD], layout, FW_SHARD_PASS_FORWARD), fail);
     FW_TRY_OR(fw_shard_schedule_init(&s->schedule[FW_SHARD_PASS_TRAIN], layout, FW_SHARD_PASS_TRAIN), fail);
     FW_TRY_OR(make_groups(s), fail);
+    if (layout->by_tensor) {
+        FW_TRY_OR(FW_NEW_ARRAY(s->state_at, (size_t)layout->table->param_n), fail);
+        for (int32_t b = 0; b < layout->bucket_n; b++) fw_shard_record_tensors(layout, b, s->group_rank, s->state_at);
+    }
     *out = s;
     return FW_OK;
 fail:
@@ -143,6 +149,7 @@ void fw_shard_destroy(fw_shard *s) {
     if (s->group != s->comm) fw_comm_destroy(s->group);
     if (s->replicas != s->comm) fw_comm_destroy(s->replicas);
     for (int i = 0; i < 2; i++) fw_shard_schedule_fini(&s->schedule[i]);
+    fw_free(s->state_at);
     fw_free(s->state);
     fw_free(s);
 }
@@ -162,40 +169,7 @@ const fw_shard_layout *fw_shard_layout_of(const fw_shard *s) { return &s->layout
 
 fw_shard_residency fw_shard_residency_of(const fw_shard *s) { return s->residency; }
 
-/* ---- the owner's side of a step */
-
-fw_status fw_shard_owned(fw_shard *s, int32_t unit, fw_owned_range *out) {
-    *out = (fw_owned_range){0};
-    int32_t b = s->layout.bucket_of_unit[unit];
-    const fw_bucket *bucket = fw_shard_bucket(s, b);
-    /* both ranges in elements of the bucket */
-    int64_t own = s->group_rank * bucket->part_n, own_end = own + bucket->part_n;
-    int64_t at = fw_shard_unit_at(s, unit), end = at + s->layout.table->unit_size_n[unit];
-    int64_t first = own > at ? own : at, last = own_end < end ? own_end : end;
-    if (first >= last) return FW_OK;
-    int64_t in_part = first - own;
-    char *record;
-    FW_TRY(fw_shard_record_open(s, b, FW_RECORD_UPDATE, &record));
-    *out = (fw_owned_range){.first_n = first - at, .n = last - first};
-    float *master = fw_shard_master_part(s, b, record);
-    if (master != NULL) out->w = master + in_part;
-    if (!s->layout.options.training) return FW_OK;
-    out->m = (float *)(void *)(record + fw_shard_record_at(&s->layout, b, 0)) + in_part;
-    out->v = (float *)(void *)(record + fw_shard_record_at(&s->layout, b, 1)) + in_part;
-    return fw_shard_gradient_part_f32(s, b, in_part, out->n, &out->g);
-}
-
-fw_status fw_shard_share(fw_shard *s, int32_t unit) {
-    int32_t b = s->layout.bucket_of_unit[unit];
-    const fw_bucket *bucket = fw_shard_bucket(s, b);
-    if (unit != bucket->first_unit + bucket->unit_n - 1) return FW_OK; /* the rest of the bucket comes first */
-    char *record;
-    FW_TRY(fw_shard_gradient_clear(s, b));
-    FW_TRY(
-        fw_shard_record_open(s, b, FW_RECORD_UPDATE, &record)); /* it is, unless all of this rank's part is padding */
-    FW_TRY(fw_shard_weights_renew(s, b, record));
-    return fw_shard_record_close(s, b);
-}
+/* ---- counting */
 
 static void add_counters(fw_shard_counters *sum, const fw_comm *c) {
     fw_comm_counters one;

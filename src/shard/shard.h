@@ -42,7 +42,7 @@
 #include "comm/comm.h"
 #include "device/arena.h"
 #include "device/device.h"
-#include "model/param_table.h"
+#include "shard/optimizer_state.h"
 
 typedef enum fw_shard_strategy {
     FW_SHARD_DDP,
@@ -82,6 +82,7 @@ typedef struct fw_shard_options {
     int group_n;    /* hsdp: ranks in a shard group, a divisor of the world; else ignored */
     fw_shard_wrap wrap;
     int64_t wrap_min_n;
+    fw_optimizer optimizer; /* what is kept of each parameter */
     bool records_leave; /* records are elsewhere between updates: weights to compute with are never taken from them */
     fw_shard_place
         weights; /* where a share of them is between uses; not HERE needs records elsewhere, and S = 1 or zero3, hsdp */
@@ -114,13 +115,14 @@ typedef struct fw_shard_bytes {
     size_t master;         /* fp32 weights that are updated */
     size_t compute;        /* weights in the compute type that are kept beside them */
     size_t gradient;       /* kept gradients */
-    size_t moments;        /* m and v */
+    size_t state;          /* the optimizer's arrays */
     size_t gathered;       /* units at work: buffers for gathered or rounded weights */
     size_t gradient_units; /* units at work: gradients on their way */
     size_t staging;        /* saving and loading */
     size_t record_slots;   /* records that are here for now */
     size_t host;           /* records in memory of the host, and gradients on their way to them */
     uint64_t file;         /* in the file: no memory */
+    size_t sums;           /* sums that an optimizer makes over ranks */
 } fw_shard_bytes;
 
 /* The arithmetic of a strategy: who keeps what, where it lies, what crosses. Allocates no memory of the plan itself.
@@ -143,11 +145,12 @@ typedef struct fw_shard_layout {
     int record_slot_n;                   /* buffers for records of buckets other than 0; 0: they do not move */
     size_t record_edge_bytes, record_block_bytes; /* of such a buffer: of bucket 0, of another */
     bool master_in_record;
-    int array_n;                            /* arrays of the optimizer in a record */
+    bool by_tensor;                         /* parameters have arrays of different kinds (optimizer_state.h); else: */
+    int array_n;                            /* arrays of one fp32 value an element in a record */
     size_t record_bytes, record_most_bytes; /* all records of a rank, and the largest */
     struct {
         int master, compute, gradient, records, gathered, gradient_units, send, staging; /* blocks of the arena */
-        int record_slots, record_store, gradient_host, weight_stage;
+        int record_slots, record_store, gradient_host, weight_stage, sums;
     } block;
     fw_shard_bytes bytes;
 } fw_shard_layout;
@@ -186,6 +189,8 @@ const fw_shard_layout *fw_shard_layout_of(const fw_shard *s);
 
 /* ---- filling and reading the state */
 
+/* The weights, and the optimizer's arrays of one fp32 value an element, called by AdamW's names: the first and the second
+ * of those that layout.array_n counts. */
 typedef enum fw_shard_array { FW_SHARD_WEIGHT, FW_SHARD_EXP_AVG, FW_SHARD_EXP_AVG_SQ, FW_SHARD_ARRAY_N } fw_shard_array;
 
 /* Gives out[0, n) = elements [first_n, first_n + n) of a unit, fp32, padding 0; host memory. Called by
@@ -211,6 +216,13 @@ void fw_shard_saved_range(const fw_shard_layout *layout, int rank, int32_t unit,
 int fw_shard_saved_place(const fw_shard_layout *layout, int rank);
 /* Elements that this rank owns, into memory of the host. Not collective. */
 fw_status fw_shard_read_own(fw_shard *s, fw_shard_array array, int32_t unit, int64_t first_n, int64_t n, float *out);
+/* The optimizer's arrays, parameter by parameter, raw: values [first_n, first_n + n) of array k of the parameter with index
+ * `param` in the table, of those that this rank holds (fw_state_held). Not collective. */
+typedef fw_status (*fw_state_reader)(void *context, int32_t param, int k, int64_t first_n, int64_t n, void *out);
+fw_status fw_shard_load_state(fw_shard *s, fw_state_reader read, void *context);
+/* All of them to zeros, as they begin. */
+fw_status fw_shard_clear_state(fw_shard *s);
+fw_status fw_shard_read_state(fw_shard *s, int32_t param, int k, int64_t first_n, int64_t n, void *out);
 /* Where such an element lies, the rest of the owned range of its unit behind it; NULL where it is not fp32 in memory of the
  * host, or not there all the time (records_leave). */
 const float *fw_shard_own_in_place(const fw_shard *s, fw_shard_array array, int32_t unit, int64_t first_n);
@@ -241,10 +253,30 @@ fw_status fw_shard_gradient_squares(fw_shard *s, double *out);
  * them; n may be 0. g is fp32 whatever the gradients are kept in, and is read before share of the same unit. */
 typedef struct fw_owned_range {
     int64_t first_n, n;
-    float *w, *m, *v, *g;
+    float *w, *g;
+    float *array[FW_STATE_DENSE_MAX]; /* of the optimizer; NULL beyond layout.array_n */
 } fw_owned_range;
 /* Makes the record of the unit's bucket present. Units in ascending order, each followed by its share. */
 fw_status fw_shard_owned(fw_shard *s, int32_t unit, fw_owned_range *out);
+/* What this rank holds of the arrays of a parameter of that unit, in the order of fw_state_arrays, when layout.by_tensor;
+ * NULL where it owns none of its elements. Returns those elements. Between owned and share. */
+fw_status fw_shard_owned_state(fw_shard *s, int32_t param, void *array[FW_STATE_ARRAYS_MAX], fw_state_range *elements);
+
+/* Sums over a unit that an optimizer needs: each rank makes its part of a sum from the elements [*first_n, *first_n + *n)
+ * of the unit, which are among those that it owns, and the parts are added in the order of ranks. Every element is in one
+ * rank's part, or in one rank's of each replica; the sums have the same bits on every rank, and under every strategy with
+ * S = 1 or S = W. */
+void fw_shard_counted_range(const fw_shard *s, int32_t unit, int64_t *first_n, int64_t *n);
+enum { FW_SHARD_SUMS_MAX = 64 };
+/* sum[0, n) in fp64, n <= FW_SHARD_SUMS_MAX. Collective. */
+fw_status fw_shard_sum(fw_shard *s, double *sum, int n);
+/* The same in fp32 for the rows and columns of a unit's matrices (adafactor): fw_shard_sums gives where this rank writes its
+ * part of all of them, fw_shard_sum_sums adds them up there. Collective. */
+float *fw_shard_sums(fw_shard *s);
+fw_status fw_shard_sum_sums(fw_shard *s, int32_t unit);
+/* Rows and columns of the matrices of a unit. */
+int64_t fw_shard_sums_n(const fw_param_table *table, int32_t unit);
+
 /* The owned range has been updated: gradients are cleared, copies of the weights made anew, in the background where
  * they cross ranks; after the last unit of its bucket the record is not used any more. */
 fw_status fw_shard_share(fw_shard *s, int32_t unit);

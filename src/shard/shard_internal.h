@@ -60,6 +60,8 @@ struct fw_shard {
      *   records   one for each bucket: shard/shard_record.h */
     float *master;
     char *compute, *gradient, *records;
+    float *sums;
+    size_t *state_at; /* [param_n] by_tensor: from the start of a record to the arrays of a parameter */
     void *staging;
     char *record_store, *gradient_host; /* in memory of the host; NULL: there is none */
     fw_spill *spill;                    /* NULL: nothing is in a file */

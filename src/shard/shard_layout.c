@@ -8,7 +8,7 @@
 #include "shard/shard_weights_away.h"
 
 /* Parts are multiples of this many elements: cache lines in every type, and whole blocks of a quantised state. */
-enum { PART_ALIGN = 64, STAGING_N = 1 << 20, GRADIENT_SLOTS = 2, ADAMW_ARRAYS = 2 };
+enum { PART_ALIGN = FW_STATE_BLOCK_N, STAGING_N = 1 << 20, GRADIENT_SLOTS = 2 };
 
 const char *fw_shard_strategy_name(fw_shard_strategy strategy) {
     static const char *const names[] = {"ddp", "zero1", "zero2", "zero3", "hsdp", "hsdp_zero2"};
@@ -123,14 +123,23 @@ static void plan_weights(fw_shard_layout *l, fw_arena *arena) {
                      l->bytes.gathered);
 }
 
+static void plan_sums(fw_shard_layout *l, fw_arena *arena) {
+    int64_t most = 0;
+    if (l->options.optimizer != FW_OPTIMIZER_ADAFACTOR) return;
+    for (int32_t unit = 0; unit < l->table->unit_n; unit++) most = larger(most, fw_shard_sums_n(l->table, unit));
+    l->bytes.sums = bytes_of(most, FW_F32);
+    l->block.sums = fw_arena_add(arena, FW_MEMORY_SHARED, "sums of rows and columns", l->bytes.sums);
+}
+
 static void plan_records(fw_shard_layout *l, fw_arena *arena) {
     static const char *const what[2][2] = {
-        {"optimizer moments (fp32)", "optimizer moments (fp32, own share)"},
-        {"weights and optimizer moments (fp32)", "weights and optimizer moments (fp32, own share)"}};
-    l->array_n = ADAMW_ARRAYS;
+        {"optimizer state", "optimizer state (own share)"},
+        {"weights (fp32) and optimizer state", "weights (fp32) and optimizer state (own share)"}};
+    l->array_n = fw_state_dense_arrays(l->options.optimizer, &l->by_tensor);
     fw_shard_record_lay_out(l);
+    plan_sums(l, arena);
     if (l->master_in_record) l->bytes.master = bytes_of(l->share_n, FW_F32);
-    l->bytes.moments = l->record_bytes - (l->master_in_record ? l->bytes.master : 0);
+    l->bytes.state = l->record_bytes - (l->master_in_record ? l->bytes.master : 0);
     const char *name = what[l->master_in_record][l->S > 1];
     const fw_shard_options *o = &l->options;
     if (o->records == FW_SHARD_HERE) {
@@ -138,7 +147,7 @@ static void plan_records(fw_shard_layout *l, fw_arena *arena) {
         return;
     }
     if (l->master_in_record) l->bytes.master = 0;
-    l->bytes.moments = 0;
+    l->bytes.state = 0;
     if (o->records == FW_SHARD_HOST && o->update_on_host) {
         l->bytes.host += l->record_bytes;
         l->block.records = fw_arena_add(arena, FW_MEMORY_HOST, "optimizer state, offloaded", l->record_bytes);
@@ -188,6 +197,7 @@ static void plan_memory(fw_shard_layout *l, fw_arena *arena) {
     l->block.master = l->block.compute = l->block.gradient = l->block.records = -1;
     l->block.gathered = l->block.gradient_units = l->block.send = l->block.staging = -1;
     l->block.record_slots = l->block.record_store = l->block.gradient_host = l->block.weight_stage = -1;
+    l->block.sums = -1;
     l->weights_away = o->weights != FW_SHARD_HERE;
     /* In fp32 the weights are the master, unless what computes with them is not where they are updated. */
     l->master_in_record = o->training && (o->t == FW_BF16 || l->weights_away || (o->apart && o->update_on_host));
@@ -251,6 +261,9 @@ fw_status fw_shard_layout_init(fw_shard_layout *l, const fw_param_table *table, 
     if (l->options.records != FW_SHARD_HERE) l->options.records_leave = true;
     if (!options->training) l->options.weights = FW_SHARD_HERE;
     FW_ASSERT(options->gradient_t == FW_F32 || options->t == FW_BF16);
+    if (options->optimizer == FW_OPTIMIZER_ADAFACTOR && options->apart && options->update_on_host)
+        return fw_fail(FW_ERR_OPTION, "adafactor sums rows and columns where the gradients are: with offload_optimizer "
+                                      "on a GPU choose another --optim");
     FW_TRY(choose_groups(l, world));
     FW_TRY(check_places(l));
     fw_status status;
@@ -284,6 +297,11 @@ fw_status fw_shard_traffic_of(fw_shard_traffic *t, const fw_shard_layout *l, int
         t->reduce_scatter_bytes += (S - 1) * part_g * reduce_n;
         t->all_reduce_bytes += 2 * (R - 1) * part_g / R * reduce_n;
         if (l->weights_full) t->all_gather_bytes += (S - 1) * part_w; /* once, after the update */
+    }
+    if (o->training && o->optimizer == FW_OPTIMIZER_ADAFACTOR) {
+        const uint64_t ranks = S == 1 ? (uint64_t)l->world : S;
+        for (int32_t unit = 0; unit < l->table->unit_n; unit++)
+            t->all_reduce_bytes += 2 * (ranks - 1) * bytes_of(fw_shard_sums_n(l->table, unit), FW_F32) / ranks;
     }
     if (!l->weights_full)
         for (int32_t i = 0; i < schedule.stay_n; i++)

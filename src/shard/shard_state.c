@@ -21,8 +21,9 @@ static part part_of(const fw_shard *s, fw_shard_array array, int32_t b, char *re
         if (master != NULL) return (part){(char *)master, FW_F32};
         return (part){fw_shard_compute_part(s, b), s->layout.options.t};
     }
-    FW_ASSERT(s->layout.options.training);
-    return (part){record + fw_shard_record_at(&s->layout, b, array == FW_SHARD_EXP_AVG ? 0 : 1), FW_F32};
+    const int k = (int)array - FW_SHARD_EXP_AVG;
+    FW_ASSERT(s->layout.options.training && k < s->layout.array_n);
+    return (part){record + fw_shard_record_at(&s->layout, b, k), FW_F32};
 }
 
 /* ---- loading */

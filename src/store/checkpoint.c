@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/hash.h"
+#include "store/checkpoint_pieces.h"
 #include "store/manifest.h"
 #include "store/small_files.h"
 #include "store/write_weights.h"
@@ -10,7 +11,10 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-enum { RANGE_ALIGN = 64, PIECE_TEXT_BYTES = 700 }; /* of a piece in its header and in the manifest, generously */
+enum {
+    RANGE_ALIGN = FW_STATE_BLOCK_N,
+    PIECE_TEXT_BYTES = 700
+}; /* of a piece in its header and in the manifest, generously */
 
 void fw_checkpoint_state_fini(fw_checkpoint_state *state) {
     json_decref(state->options);
@@ -22,12 +26,18 @@ void fw_checkpoint_state_fini(fw_checkpoint_state *state) {
 }
 
 /* Each writer cuts at most two tensors of a unit: three pieces each instead of one. */
-uint64_t fw_checkpoint_bytes(const fw_param_table *table, int place_n) {
+uint64_t fw_checkpoint_bytes(const fw_param_table *table, fw_optimizer optimizer, int place_n) {
     uint64_t cut_n = (uint64_t)table->unit_n * (uint64_t)place_n * 4;
-    uint64_t block_n = (uint64_t)table->parameter_n / FW_CHECKPOINT_CHUNK_N; /* 16 digits each, in the manifest */
-    return FW_CHECKPOINT_ARRAY_N * (fw_weights_bytes(table, FW_F32) +
-                                    ((uint64_t)table->param_n + cut_n) * PIECE_TEXT_BYTES + block_n * 16) +
-           65536;
+    uint64_t bytes = fw_weights_bytes(table, FW_F32);
+    int most = 1;
+    for (int32_t i = 0; i < table->param_n; i++) {
+        fw_piece_tensor tensor[FW_CHECKPOINT_ARRAYS_MAX];
+        const int n = fw_piece_tensors(tensor, optimizer, &table->param[i]);
+        for (int k = 1; k < n; k++) bytes += (uint64_t)tensor[k].shape.n * tensor[k].value_bytes;
+        if (n > most) most = n;
+    }
+    bytes += bytes / FW_CHECKPOINT_BLOCK_BYTES * 16; /* digits of each block, in the manifest */
+    return bytes + 65536 + (uint64_t)most * ((uint64_t)table->param_n + cut_n) * PIECE_TEXT_BYTES;
 }
 
 void fw_checkpoint_even_ranges(fw_checkpoint_range *range, const fw_param_table *table, int place, int place_n) {
@@ -72,9 +82,9 @@ static fw_status write_adapter(json_t *part, const char *dir, const json_t *adap
 }
 
 fw_status fw_checkpoint_begin(fw_checkpoint_writer *w, const char *output_dir, const char *source_dir,
-                              const fw_param_table *table, int64_t step, int place_n) {
+                              const fw_param_table *table, fw_optimizer optimizer, int64_t step, int place_n) {
     *w = (fw_checkpoint_writer){0};
-    uint64_t need_bytes = fw_checkpoint_bytes(table, place_n);
+    uint64_t need_bytes = fw_checkpoint_bytes(table, optimizer, place_n);
     char *final = NULL, name[40];
     fw_status status;
     snprintf(name, sizeof name, "step-%08" PRId64, step);
@@ -126,10 +136,10 @@ fw_status fw_checkpoint_save(char **path, const char *output_dir, const char *so
     fw_status status;
     FW_TRY_OR(FW_NEW_ARRAY(range, (size_t)table->unit_n), done);
     FW_TRY_OR(FW_NEW_ARRAY(part, (size_t)place_n), done);
-    FW_TRY_OR(fw_checkpoint_begin(&w, output_dir, source_dir, table, state->step, place_n), done);
+    FW_TRY_OR(fw_checkpoint_begin(&w, output_dir, source_dir, table, state->optimizer, state->step, place_n), done);
     for (int i = 0; i < place_n; i++) {
         fw_checkpoint_even_ranges(range, table, i, place_n);
-        const fw_checkpoint_share share = {i, place_n, range, source, context, NULL};
+        const fw_checkpoint_share share = {i, place_n, range, source, context, NULL, state->optimizer};
         FW_TRY_OR(fw_checkpoint_write_part(&part[i], w.staged.path_tmp, table, &share), done);
     }
     FW_TRY_OR(fw_checkpoint_commit(&w, table, part, place_n, state), done);

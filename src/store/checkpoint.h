@@ -3,7 +3,8 @@
  *
  *   OUTPUT_DIR/step-00000050/
  *     shard-00001-model-00001-of-00003.safetensors   what one rank owned: fp32 master weights under their Hugging Face
- *     ...                                            names and both moments, in PyTorch's distributed-checkpoint form
+ *     ...                                            names and the optimizer's arrays (shard/optimizer_state.h), in
+ *                                                    PyTorch's distributed-checkpoint form
  *     config.json, tokenizer.json, ...               the small files of the model folder
  *     adapter_config.json                            where only an adapter is trained: the weights are its own, the base's
  *                                                    are in the base, which the state below names with its hash
@@ -17,7 +18,7 @@
 
 #include "base/json.h"
 #include "base/threads.h"
-#include "model/param_table.h"
+#include "shard/optimizer_state.h"
 #include "store/safetensors.h"
 #include "store/staged_folder.h"
 
@@ -30,6 +31,7 @@ typedef struct fw_checkpoint_state {
     int64_t world_size;
     char strategy[16]; /* "zero3"; what wrote it: any other can load it */
     uint64_t data_hash;
+    fw_optimizer optimizer; /* whose arrays are there */
     int64_t optimizer_step; /* t of the Adam bias correction */
     json_t *options;        /* resolved options, an object or NULL, as all below */
     json_t *run;            /* identity of the run: model, tokenizer, data (run_folder.h) */
@@ -40,18 +42,20 @@ typedef struct fw_checkpoint_state {
 } fw_checkpoint_state;
 void fw_checkpoint_state_fini(fw_checkpoint_state *state); /* after loading only */
 
-/* The arrays of a checkpoint, a file each. */
+/* The arrays of a checkpoint: the weights, and those of the optimizer, of which array 1 + k of a parameter is the k-th of
+ * fw_state_arrays. The names are AdamW's. */
 typedef enum fw_checkpoint_array {
     FW_CHECKPOINT_WEIGHT,
     FW_CHECKPOINT_EXP_AVG,
     FW_CHECKPOINT_EXP_AVG_SQ,
-    FW_CHECKPOINT_ARRAY_N
+    FW_CHECKPOINT_ARRAY_N, /* AdamW's number of them */
+    FW_CHECKPOINT_ARRAYS_MAX = 1 + FW_STATE_ARRAYS_MAX
 } fw_checkpoint_array;
 
-/* Gives out[0, n) = elements [first_n, first_n + n) of a parameter in one of the arrays, at most FW_CHECKPOINT_CHUNK_N
- * at a time, of what the caller's share has. */
+/* Gives out[0, n) = values [first_n, first_n + n) of an array of a parameter, raw, in the array's type, at most
+ * FW_CHECKPOINT_BLOCK_BYTES at a time, of what the caller's share has. */
 typedef fw_status (*fw_checkpoint_source)(void *context, fw_checkpoint_array array, const fw_param *param,
-                                          int64_t first_n, int64_t n, float *out);
+                                          int64_t first_n, int64_t n, void *out);
 enum { FW_CHECKPOINT_CHUNK_N = 1 << 18 };
 /* So many bytes of a piece have a checksum: what is read can be checked in parallel, and a range without the rest. */
 enum { FW_CHECKPOINT_BLOCK_BYTES = FW_CHECKPOINT_CHUNK_N * (int)sizeof(float) };
@@ -64,19 +68,20 @@ typedef struct fw_checkpoint_range {
 /* What one writer writes. The ranges of all places together have every element of every unit exactly once. */
 typedef struct fw_checkpoint_share {
     int place, place_n;               /* 0 <= place < place_n; names the files */
-    const fw_checkpoint_range *range; /* [unit_n], elements of each unit; n may be 0 */
+    const fw_checkpoint_range *range; /* [unit_n], elements of each unit; n may be 0. No block of 256 is cut */
     fw_checkpoint_source read;
     void *context;
-    /* Where element first_n of a parameter lies with all that follow it in the share, for memory that can be written from;
-     * NULL from it, or as it: read is asked. */
-    const float *(*view)(void *context, fw_checkpoint_array array, const fw_param *param, int64_t first_n);
+    /* Where value first_n of an array of a parameter lies with all that follow it in the share, for memory that can be
+     * written from; NULL from it, or as it: read is asked. */
+    const void *(*view)(void *context, fw_checkpoint_array array, const fw_param *param, int64_t first_n);
+    fw_optimizer optimizer;
 } fw_checkpoint_share;
 /* An even part of every unit: what a place has when nobody owns anything yet. range: [unit_n]. */
 void fw_checkpoint_even_ranges(fw_checkpoint_range *range, const fw_param_table *table, int place, int place_n);
 
 /* Bytes on disk of one checkpoint of so many writers (an upper bound; the small files of the model folder come on top),
  * for a check before training starts. */
-uint64_t fw_checkpoint_bytes(const fw_param_table *table, int place_n);
+uint64_t fw_checkpoint_bytes(const fw_param_table *table, fw_optimizer optimizer, int place_n);
 
 /* Saving: one process begins, every writer writes its part, the first one commits. */
 typedef struct fw_checkpoint_writer {
@@ -86,7 +91,7 @@ typedef struct fw_checkpoint_writer {
 /* source_dir: model folder whose small files are copied. An older checkpoint of the same step is replaced by commit.
  * Errors: FW_ERR_IO (no space: bytes needed and free are named), FW_ERR_NOMEM; then nothing has changed. */
 fw_status fw_checkpoint_begin(fw_checkpoint_writer *w, const char *output_dir, const char *source_dir,
-                              const fw_param_table *table, int64_t step, int place_n);
+                              const fw_param_table *table, fw_optimizer optimizer, int64_t step, int place_n);
 /* Streamed: one chunk is held at a time. *part: what the manifest will say, an object owned by the caller. `dir` as
  * begin made it, in any process that sees it. Errors: FW_ERR_IO, FW_ERR_NOMEM, and what the source returns. */
 fw_status fw_checkpoint_write_part(json_t **part, const char *dir, const fw_param_table *table,
@@ -106,10 +111,11 @@ fw_status fw_checkpoint_save(char **path, const char *output_dir, const char *so
 typedef struct fw_checkpoint_files {
     fw_threads *threads; /* borrowed, set by the caller after opening: they share the reading; NULL: one thread */
     const fw_param_table *table; /* borrowed */
+    fw_optimizer optimizer;
     struct fw_manifest_index *index;
     fw_safetensors *file;                     /* [index->file_n]; small files stay closed */
     int *fd;                                  /* of the same: what is read once is not mapped */
-    const struct fw_manifest_tensor **wanted; /* [FW_CHECKPOINT_ARRAY_N * param_n] */
+    const struct fw_manifest_tensor **wanted; /* [param_n][FW_CHECKPOINT_ARRAYS_MAX]; NULL: the parameter has no such */
 } fw_checkpoint_files;
 /* state may be NULL. The manifest, sizes and headers of all files, names and shapes of all tensors are checked, and that
  * their pieces leave no gap and do not overlap; bytes of tensors are checked when they are read.
@@ -117,7 +123,12 @@ typedef struct fw_checkpoint_files {
 fw_status fw_checkpoint_open(fw_checkpoint_files *out, const char *path, const fw_param_table *table,
                              fw_checkpoint_state *state);
 void fw_checkpoint_close(fw_checkpoint_files *files); /* takes a zeroed or closed one */
-/* out[0, n) = elements [first_n, first_n + n) of a unit of the table; padding is 0. Every block that has one of them is
+/* out[0, n) = values [first_n, first_n + n) of an array of the parameter with this index, raw, in the array's type; checked
+ * as below. */
+fw_status fw_checkpoint_read_values(const fw_checkpoint_files *files, fw_checkpoint_array array, int32_t param,
+                                    int64_t first_n, int64_t n, void *out);
+/* out[0, n) = elements [first_n, first_n + n) of a unit of the table; padding is 0. For arrays of one fp32 value an element
+ * that all parameters have. Every block that has one of them is
  * checked: FW_ERR_INPUT naming file and tensor, and *out is not to be used. Any thread, when there are no `threads`. */
 fw_status fw_checkpoint_read(const fw_checkpoint_files *files, fw_checkpoint_array array, int32_t unit, int64_t first_n,
                              int64_t n, float *out);

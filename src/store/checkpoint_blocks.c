@@ -16,9 +16,10 @@ enum { READ_BYTES = 1 << 18, STRAY_BYTES = 1 << 16, HASH_DIGITS = 16 };
 static uint64_t smaller(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
 fw_status fw_blocks_add(fw_block_list *list, const fw_block_file *from, const fw_manifest_piece *piece, int64_t first_n,
-                        int64_t n, float *out) {
-    const uint64_t size = from->block_bytes, piece_bytes = (uint64_t)piece->box.n * sizeof(float);
-    const uint64_t want = (uint64_t)first_n * sizeof(float), want_end = want + (uint64_t)n * sizeof(float);
+                        int64_t n, void *out) {
+    const uint64_t size = from->block_bytes, piece_bytes = (uint64_t)piece->box.n * from->value_bytes;
+    const uint64_t want = (uint64_t)first_n * from->value_bytes, want_end = want + (uint64_t)n * from->value_bytes;
+    uint8_t *to = out;
     for (uint64_t k = want / size; k * size < want_end; k++) {
         const uint64_t begin = k * size, bytes = smaller(size, piece_bytes - begin);
         const uint64_t first = want > begin ? want - begin : 0, last = smaller(want_end - begin, bytes);
@@ -31,10 +32,10 @@ fw_status fw_blocks_add(fw_block_list *list, const fw_block_file *from, const fw
                                                   .at_bytes = piece->start_bytes + begin,
                                                   .bytes = bytes,
                                                   .hash = piece->hashes + k * HASH_DIGITS,
-                                                  .out = (uint8_t *)out,
+                                                  .out = to,
                                                   .skip_bytes = first,
-                                                  .take_bytes = out == NULL ? 0 : last - first};
-        if (out != NULL) out += (last - first) / sizeof(float);
+                                                  .take_bytes = to == NULL ? 0 : last - first};
+        if (to != NULL) to += last - first;
     }
     return FW_OK;
 }

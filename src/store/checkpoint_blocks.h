@@ -11,6 +11,7 @@ typedef struct fw_block_file {
     int fd;
     const char *path, *tensor;
     uint64_t block_bytes;
+    size_t value_bytes;
 } fw_block_file;
 
 typedef struct fw_block {
@@ -26,10 +27,10 @@ typedef struct fw_block_list {
     size_t block_n, cap_n;
 } fw_block_list;
 
-/* The blocks of a piece that have elements [first_n, first_n + n) of it, n > 0, which go to out; NULL: nowhere. Borrows all
+/* The blocks of a piece that have values [first_n, first_n + n) of it, n > 0, which go to out; NULL: nowhere. Borrows all
  * that it is given. Error: FW_ERR_NOMEM. */
 fw_status fw_blocks_add(fw_block_list *list, const fw_block_file *from, const fw_manifest_piece *piece, int64_t first_n,
-                        int64_t n, float *out);
+                        int64_t n, void *out);
 /* Errors: FW_ERR_INPUT naming the file and the tensor of the first block that is damaged or not there; FW_ERR_IO. */
 fw_status fw_blocks_read(const fw_block_list *list, fw_threads *threads);
 void fw_blocks_fini(fw_block_list *list); /* takes a zeroed one */

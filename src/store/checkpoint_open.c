@@ -13,23 +13,29 @@
 
 /* Every tensor of the table, and no other. */
 static fw_status find_wanted(fw_checkpoint_files *f, const char *path) {
-    const size_t want_n = (size_t)f->table->param_n * FW_CHECKPOINT_ARRAY_N;
-    FW_TRY(FW_NEW_ARRAY(f->wanted, want_n));
-    for (size_t k = 0; k < want_n; k++) {
-        const fw_param *p = &f->table->param[k % (size_t)f->table->param_n];
-        char name[FW_PIECE_NAME_BYTES];
-        fw_piece_tensor_name(name, (fw_checkpoint_array)(k / (size_t)f->table->param_n), p->name);
-        const fw_manifest_tensor *t = fw_manifest_find(f->index, name);
-        if (t == NULL || t->rank != (p->cols == 0 ? 1 : 2) || t->shape[0] != p->rows ||
-            (t->rank == 2 && t->shape[1] != p->cols))
-            return fw_fail(FW_ERR_INPUT, "%s: tensor %s is %s: the checkpoint is of another model", path, name,
-                           t == NULL ? "missing" : "of another shape");
-        f->wanted[k] = t;
+    size_t want_n = 0;
+    FW_TRY(FW_NEW_ARRAY(f->wanted, (size_t)f->table->param_n * FW_CHECKPOINT_ARRAYS_MAX));
+    for (int32_t i = 0; i < f->table->param_n; i++) {
+        fw_piece_tensor tensor[FW_CHECKPOINT_ARRAYS_MAX];
+        const int n = fw_piece_tensors(tensor, f->optimizer, &f->table->param[i]);
+        want_n += (size_t)n;
+        for (int k = 0; k < n; k++) {
+            const fw_param *p = &tensor[k].shape;
+            const fw_manifest_tensor *t = fw_manifest_find(f->index, tensor[k].name);
+            if (t == NULL || t->rank != (p->cols == 0 ? 1 : 2) || t->shape[0] != p->rows ||
+                (t->rank == 2 && t->shape[1] != p->cols))
+                return fw_fail(FW_ERR_INPUT, "%s: tensor %s is %s: the checkpoint is of another model", path,
+                               tensor[k].name, t == NULL ? "missing" : "of another shape");
+            if (t->dtype != tensor[k].dtype)
+                return fw_fail(FW_ERR_INPUT, "%s: tensor %s is %s, not %s", path, t->name,
+                               fw_stored_dtype_name(t->dtype), fw_stored_dtype_name(tensor[k].dtype));
+            f->wanted[i * FW_CHECKPOINT_ARRAYS_MAX + k] = t;
+        }
     }
     if (f->index->tensor_n == want_n) return FW_OK;
     return fw_fail(FW_ERR_INPUT,
-                   "%s has %zu tensor%s, the model with its moments %zu: the checkpoint is of another model", path,
-                   f->index->tensor_n, fw_plural((int64_t)f->index->tensor_n), want_n);
+                   "%s has %zu tensor%s, the model with its optimizer state %zu: the checkpoint is of another model",
+                   path, f->index->tensor_n, fw_plural((int64_t)f->index->tensor_n), want_n);
 }
 
 fw_status fw_checkpoint_open(fw_checkpoint_files *f, const char *path, const fw_param_table *table,
@@ -41,6 +47,7 @@ fw_status fw_checkpoint_open(fw_checkpoint_files *f, const char *path, const fw_
     FW_TRY_OR(FW_NEW(f->index), done);
     FW_TRY_OR(fw_manifest_load(&manifest, path), done);
     FW_TRY_OR(fw_manifest_state(&found, manifest, path), done);
+    f->optimizer = found.optimizer;
     FW_TRY_OR(fw_manifest_index_init(f->index, manifest, path), done);
     FW_TRY_OR(find_wanted(f, path), done);
     FW_TRY_OR(fw_verify_open_files(&f->file, &f->fd, f->index, path), done);

@@ -8,6 +8,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 /* A file on its way. */
 typedef struct part_file {
@@ -17,15 +18,23 @@ typedef struct part_file {
     int file, file_n;
     char name[FW_PIECE_FILE_BYTES];
     json_t *part;
-    float *chunk;
+    void *chunk;
 } part_file;
 
-/* The file's piece of a parameter; false when it has none. */
-static bool piece_of(fw_piece *out, const part_file *f, const fw_param *param) {
-    fw_checkpoint_range run = fw_pieces_of_param(param, f->share->range[param->unit]);
+/* How many pieces the share has of an array of a parameter. */
+static int cut(fw_piece piece[FW_PIECES_MAX], const part_file *f, const fw_param *param, const fw_piece_tensor *t) {
+    const fw_checkpoint_range run = fw_piece_values(t, param, fw_pieces_of_param(param, f->share->range[param->unit]));
+    return fw_pieces_cut(piece, &t->shape, run.first_n, run.n);
+}
+
+/* The file's piece of an array of a parameter; false when it has none. */
+static bool piece_of(fw_piece *out, fw_piece_tensor *t, const part_file *f, const fw_param *param, int array) {
+    fw_piece_tensor tensor[FW_CHECKPOINT_ARRAYS_MAX];
     fw_piece piece[FW_PIECES_MAX];
-    if (fw_pieces_cut(piece, param, run.first_n, run.n) <= f->file) return false;
+    if (array >= fw_piece_tensors(tensor, f->share->optimizer, param)) return false;
+    if (cut(piece, f, param, &tensor[array]) <= f->file) return false;
     *out = piece[f->file];
+    *t = tensor[array];
     return true;
 }
 
@@ -60,12 +69,13 @@ done:
 static fw_status list_pieces(const part_file *f, fw_safetensors_entry *entry, fw_piece *piece,
                              char (*name)[FW_PIECE_NAME_BYTES], size_t *n) {
     *n = 0;
-    for (int array = 0; array < FW_CHECKPOINT_ARRAY_N; array++)
+    for (int array = 0; array < FW_CHECKPOINT_ARRAYS_MAX; array++)
         for (int32_t i = 0; i < f->table->param_n; i++) {
-            if (!piece_of(&piece[*n], f, &f->table->param[i])) continue;
-            fw_piece_tensor_name(name[*n], (fw_checkpoint_array)array, f->table->param[i].name);
+            fw_piece_tensor t;
+            if (!piece_of(&piece[*n], &t, f, &f->table->param[i], array)) continue;
+            memcpy(name[*n], t.name, sizeof t.name);
             const fw_piece *p = &piece[*n];
-            entry[*n] = (fw_safetensors_entry){name[*n], FW_STORED_F32, p->rank, {p->size[0], p->size[1]}};
+            entry[*n] = (fw_safetensors_entry){name[*n], t.dtype, p->rank, {p->size[0], p->size[1]}};
             ++*n;
         }
     return FW_OK;
@@ -73,15 +83,16 @@ static fw_status list_pieces(const part_file *f, fw_safetensors_entry *entry, fw
 
 /* *hashes: 16 digits for each block. */
 static fw_status write_piece(const part_file *f, fw_safetensors_writer *w, fw_checkpoint_array array,
-                             const fw_param *param, const fw_piece *piece, fw_strbuf *hashes) {
-    const float *values =
+                             const fw_param *param, const fw_piece *piece, size_t value_bytes, fw_strbuf *hashes) {
+    const int64_t block_n = FW_CHECKPOINT_BLOCK_BYTES / (int64_t)value_bytes;
+    const char *values =
         f->share->view == NULL ? NULL : f->share->view(f->share->context, array, param, piece->first_n);
-    for (int64_t at = 0; at < piece->n; at += FW_CHECKPOINT_CHUNK_N) {
-        int64_t n = piece->n - at < FW_CHECKPOINT_CHUNK_N ? piece->n - at : FW_CHECKPOINT_CHUNK_N;
+    for (int64_t at = 0; at < piece->n; at += block_n) {
+        int64_t n = piece->n - at < block_n ? piece->n - at : block_n;
         if (values == NULL) FW_TRY(f->share->read(f->share->context, array, param, piece->first_n + at, n, f->chunk));
-        const float *from = values == NULL ? f->chunk : values + at;
-        fw_hash_init(&w->hash);                                                     /* of this block from here on */
-        FW_TRY(fw_safetensors_writer_put_bytes(w, from, (size_t)n * sizeof *from)); /* fp32, little-endian: as it is */
+        const void *from = values == NULL ? f->chunk : values + (size_t)at * value_bytes;
+        fw_hash_init(&w->hash);                                                    /* of this block from here on */
+        FW_TRY(fw_safetensors_writer_put_bytes(w, from, (size_t)n * value_bytes)); /* little-endian: as it is */
         FW_TRY(fw_strbuf_printf(hashes, "%016" PRIx64, fw_hash_value(&w->hash)));
     }
     return FW_OK;
@@ -92,15 +103,20 @@ static fw_status write_pieces(const part_file *f, fw_safetensors_writer *w, cons
     fw_strbuf hashes = {0};
     fw_status status = FW_OK;
     size_t at = 0;
-    for (int array = 0; array < FW_CHECKPOINT_ARRAY_N; array++)
+    for (int array = 0; array < FW_CHECKPOINT_ARRAYS_MAX; array++)
         for (int32_t i = 0; i < f->table->param_n; i++) {
             fw_piece piece;
-            if (!piece_of(&piece, f, &f->table->param[i])) continue;
+            fw_piece_tensor t;
+            if (!piece_of(&piece, &t, f, &f->table->param[i], array)) continue;
+            const uint64_t bytes = (uint64_t)piece.n * t.value_bytes;
             fw_strbuf_clear(&hashes);
-            FW_TRY_OR(write_piece(f, w, (fw_checkpoint_array)array, &f->table->param[i], &piece, &hashes), done);
-            FW_TRY_OR(fw_manifest_add_piece(f->part, entry[at++].name, f->name, &piece, start, fw_strbuf_text(&hashes)),
+            FW_TRY_OR(
+                write_piece(f, w, (fw_checkpoint_array)array, &f->table->param[i], &piece, t.value_bytes, &hashes),
+                done);
+            FW_TRY_OR(fw_manifest_add_piece(f->part, entry[at++].name, f->name, &piece, start, bytes,
+                                            fw_strbuf_text(&hashes)),
                       done);
-            start += (uint64_t)piece.n * sizeof(float);
+            start += bytes;
         }
 done:
     fw_strbuf_fini(&hashes);
@@ -108,7 +124,7 @@ done:
 }
 
 static fw_status write_file(part_file *f) {
-    size_t most = (size_t)f->table->param_n * FW_CHECKPOINT_ARRAY_N, n;
+    size_t most = (size_t)f->table->param_n * FW_CHECKPOINT_ARRAYS_MAX, n;
     fw_safetensors_writer w = {.file = {.fd = -1}};
     fw_safetensors_entry *entry = NULL;
     fw_piece *piece = NULL;
@@ -141,10 +157,10 @@ done:
 static int count_files(const part_file *f) {
     int most = 0;
     for (int32_t i = 0; i < f->table->param_n; i++) {
-        const fw_param *p = &f->table->param[i];
-        fw_checkpoint_range run = fw_pieces_of_param(p, f->share->range[p->unit]);
+        fw_piece_tensor tensor[FW_CHECKPOINT_ARRAYS_MAX];
         fw_piece piece[FW_PIECES_MAX];
-        int n = fw_pieces_cut(piece, p, run.first_n, run.n);
+        fw_piece_tensors(tensor, f->share->optimizer, &f->table->param[i]);
+        int n = cut(piece, f, &f->table->param[i], &tensor[0]); /* no array has more than the weights */
         if (n > most) most = n;
     }
     return most;
@@ -156,7 +172,7 @@ fw_status fw_checkpoint_write_part(json_t **out, const char *dir, const fw_param
     fw_status status;
     *out = NULL;
     FW_TRY_OR(fw_manifest_make_part(&f.part), fail);
-    FW_TRY_OR(FW_NEW_ARRAY(f.chunk, FW_CHECKPOINT_CHUNK_N), fail);
+    FW_TRY_OR(fw_calloc(&f.chunk, FW_CHECKPOINT_BLOCK_BYTES, 1), fail);
     f.file_n = count_files(&f);
     for (f.file = 0; f.file < f.file_n; f.file++) FW_TRY_OR(write_file(&f), fail);
     fw_free(f.chunk);

@@ -38,12 +38,29 @@ bool fw_piece_run(int64_t *first_n, int64_t *n, const int64_t *offset, const int
     return true;
 }
 
-void fw_piece_tensor_name(char name[FW_PIECE_NAME_BYTES], fw_checkpoint_array array, const char *param) {
-    static const char *const moment[FW_CHECKPOINT_ARRAY_N] = {NULL, "exp_avg", "exp_avg_sq"};
-    if (moment[array] == NULL)
-        snprintf(name, FW_PIECE_NAME_BYTES, "%s", param);
-    else
-        snprintf(name, FW_PIECE_NAME_BYTES, "optimizer.state.%s.%s", param, moment[array]);
+int fw_piece_tensors(fw_piece_tensor out[FW_CHECKPOINT_ARRAYS_MAX], fw_optimizer optimizer, const fw_param *p) {
+    fw_state_array array[FW_STATE_ARRAYS_MAX];
+    const int n = fw_state_arrays(array, optimizer, p);
+    out[0] = (fw_piece_tensor){.dtype = FW_STORED_F32, .value_bytes = sizeof(float), .shape = *p};
+    snprintf(out[0].name, sizeof out[0].name, "%s", p->name);
+    for (int k = 0; k < n; k++) {
+        fw_piece_tensor *t = &out[1 + k];
+        *t = (fw_piece_tensor){.dtype = fw_stored_dtype_of(array[k].t),
+                               .value_bytes = fw_dtype_bytes(array[k].t),
+                               .shape = *p,
+                               .array = array[k]};
+        snprintf(t->name, sizeof t->name, "optimizer.state.%s.%s", p->name, array[k].name);
+        if (array[k].shape == FW_STATE_ELEMENT) continue;
+        t->shape.rows = t->shape.n = fw_state_whole_n(&array[k], p);
+        t->shape.cols = 0;
+    }
+    return 1 + n;
+}
+
+fw_checkpoint_range fw_piece_values(const fw_piece_tensor *t, const fw_param *p, fw_checkpoint_range elements) {
+    if (t->array.name == NULL) return elements;
+    const fw_state_range r = fw_state_saved(&t->array, p, (fw_state_range){elements.first_n, elements.n});
+    return (fw_checkpoint_range){r.first_n, r.n};
 }
 
 void fw_piece_file_name(char name[FW_PIECE_FILE_BYTES], int place, int file, int file_n) {
@@ -51,7 +68,6 @@ void fw_piece_file_name(char name[FW_PIECE_FILE_BYTES], int place, int file, int
 }
 
 fw_checkpoint_range fw_pieces_of_param(const fw_param *param, fw_checkpoint_range range) {
-    int64_t from = range.first_n > param->offset_n ? range.first_n - param->offset_n : 0;
-    int64_t to = smaller(range.first_n + range.n - param->offset_n, param->n);
-    return from < to ? (fw_checkpoint_range){from, to - from} : (fw_checkpoint_range){0, 0};
+    const fw_state_range r = fw_state_of_param(param, range.first_n, range.n);
+    return (fw_checkpoint_range){r.first_n, r.n};
 }

@@ -23,8 +23,18 @@ int fw_pieces_cut(fw_piece piece[FW_PIECES_MAX], const fw_param *param, int64_t 
 bool fw_piece_run(int64_t *first_n, int64_t *n, const int64_t *offset, const int64_t *size, const int64_t *shape,
                   int rank);
 
-/* What an array of a parameter is called in files: the name itself, "optimizer.state.NAME.exp_avg", "...exp_avg_sq". */
-void fw_piece_tensor_name(char name[FW_PIECE_NAME_BYTES], fw_checkpoint_array array, const char *param);
+/* An array of a parameter as a tensor of files. */
+typedef struct fw_piece_tensor {
+    char name[FW_PIECE_NAME_BYTES]; /* the parameter's own, "optimizer.state.NAME.exp_avg", "...exp_avg_sq", ... */
+    fw_stored_dtype dtype;
+    size_t value_bytes;
+    fw_param shape;       /* rows, cols and n of the tensor */
+    fw_state_array array; /* name NULL: the weights */
+} fw_piece_tensor;
+/* All arrays of a parameter; returns how many. */
+int fw_piece_tensors(fw_piece_tensor out[FW_CHECKPOINT_ARRAYS_MAX], fw_optimizer optimizer, const fw_param *param);
+/* Values that a share with these elements of the parameter writes. */
+fw_checkpoint_range fw_piece_values(const fw_piece_tensor *tensor, const fw_param *param, fw_checkpoint_range elements);
 /* "shard-00002-model-00001-of-00003.safetensors": file `file` (from 0) of the files of a place. */
 enum { FW_PIECE_FILE_BYTES = 64 };
 void fw_piece_file_name(char name[FW_PIECE_FILE_BYTES], int place, int file, int file_n);

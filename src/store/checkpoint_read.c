@@ -19,17 +19,36 @@ static size_t piece_at(const fw_manifest_tensor *t, int64_t first_n) {
 }
 
 static fw_status add_tensor(fw_block_list *blocks, const fw_checkpoint_files *f, const fw_manifest_tensor *t,
-                            int64_t first_n, int64_t n, float *out) {
+                            int64_t first_n, int64_t n, char *out) {
     for (size_t i = piece_at(t, first_n); n > 0; i++) {
         const fw_manifest_piece *p = &t->piece[i];
-        const fw_block_file from = {f->fd[p->file], f->file[p->file].path, t->name, f->index->block_bytes};
+        const fw_block_file from = {f->fd[p->file], f->file[p->file].path, t->name, f->index->block_bytes,
+                                    t->value_bytes};
         int64_t skip = first_n - p->box.first_n, take = p->box.n - skip < n ? p->box.n - skip : n;
         FW_TRY(fw_blocks_add(blocks, &from, p, skip, take, out));
         first_n += take;
         n -= take;
-        out += take;
+        out += (size_t)take * t->value_bytes;
     }
     return FW_OK;
+}
+
+static const fw_manifest_tensor *tensor_of(const fw_checkpoint_files *f, int array, int32_t param) {
+    const fw_manifest_tensor *t = f->wanted[param * FW_CHECKPOINT_ARRAYS_MAX + array];
+    FW_ASSERT(t != NULL);
+    return t;
+}
+
+fw_status fw_checkpoint_read_values(const fw_checkpoint_files *f, fw_checkpoint_array array, int32_t param,
+                                    int64_t first_n, int64_t n, void *out) {
+    const fw_manifest_tensor *t = tensor_of(f, (int)array, param);
+    fw_block_list blocks = {0};
+    FW_ASSERT(first_n >= 0 && first_n + n <= t->n);
+    if (n == 0) return FW_OK;
+    fw_status status = add_tensor(&blocks, f, t, first_n, n, out);
+    if (status == FW_OK) status = fw_blocks_read(&blocks, f->threads);
+    fw_blocks_fini(&blocks);
+    return status;
 }
 
 fw_status fw_checkpoint_read(const fw_checkpoint_files *f, fw_checkpoint_array array, int32_t unit, int64_t first_n,
@@ -45,8 +64,7 @@ fw_status fw_checkpoint_read(const fw_checkpoint_files *f, fw_checkpoint_array a
         if (run.n == 0) continue;
         const int64_t at = p->offset_n + run.first_n - first_n;
         memset(out + end, 0, (size_t)(at - end) * sizeof *out);
-        FW_TRY_OR(add_tensor(&blocks, f, f->wanted[(int64_t)array * table->param_n + i], run.first_n, run.n, out + at),
-                  done);
+        FW_TRY_OR(add_tensor(&blocks, f, tensor_of(f, (int)array, i), run.first_n, run.n, (char *)(out + at)), done);
         end = at + run.n;
     }
     memset(out + end, 0, (size_t)(n - end) * sizeof *out);

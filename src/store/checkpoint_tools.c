@@ -68,9 +68,9 @@ void fw_checkpoint_whole_close(fw_checkpoint_whole *w) {
 }
 
 static fw_status read_array(void *context, fw_checkpoint_array array, const fw_param *p, int64_t first_n, int64_t n,
-                            float *out) {
+                            void *out) {
     const fw_checkpoint_whole *w = context;
-    return fw_checkpoint_read(&w->files, array, p->unit, p->offset_n + first_n, n, out);
+    return fw_checkpoint_read_values(&w->files, array, (int32_t)(p - w->table.param), first_n, n, out);
 }
 
 static fw_status read_weight(void *context, const fw_param *p, int64_t first_n, int64_t n, float *out) {
@@ -127,19 +127,37 @@ typedef struct pair {
     float *chunk[2];
 } pair;
 
-static fw_status compare_tensor(pair *x, fw_checkpoint_array array, const fw_param *p, fw_checkpoint_difference *d) {
+/* Codes of 8-bit state are compared as the numbers 0 to 255. The bytes are at the end of the chunk: each is read before
+ * its place is written. */
+static void widen_codes(float *chunk, int64_t n) {
+    const uint8_t *code = (const uint8_t *)(chunk + FW_CHECKPOINT_CHUNK_N) - n;
+    for (int64_t i = 0; i < n; i++) chunk[i] = (float)code[i];
+}
+
+static fw_status read_chunk(const fw_checkpoint_files *f, int array, int32_t param, const fw_piece_tensor *t,
+                            int64_t at, int64_t n, float *chunk) {
+    const bool codes = t->dtype == FW_STORED_U8;
+    void *to = codes ? (void *)((uint8_t *)(chunk + FW_CHECKPOINT_CHUNK_N) - n) : chunk;
+    FW_TRY(fw_checkpoint_read_values(f, (fw_checkpoint_array)array, param, at, n, to));
+    if (codes) widen_codes(chunk, n);
+    return FW_OK;
+}
+
+static fw_status compare_tensor(pair *x, int array, int32_t param, const fw_piece_tensor *t,
+                                fw_checkpoint_difference *d) {
     sums s = {0};
-    for (int64_t at = 0; at < p->n; at += FW_CHECKPOINT_CHUNK_N) {
-        int64_t n = p->n - at < FW_CHECKPOINT_CHUNK_N ? p->n - at : FW_CHECKPOINT_CHUNK_N;
-        FW_TRY(fw_checkpoint_read(&x->a->files, array, p->unit, p->offset_n + at, n, x->chunk[0]));
-        FW_TRY(fw_checkpoint_read(&x->b, array, p->unit, p->offset_n + at, n, x->chunk[1]));
+    for (int64_t at = 0; at < t->shape.n; at += FW_CHECKPOINT_CHUNK_N) {
+        int64_t n = t->shape.n - at < FW_CHECKPOINT_CHUNK_N ? t->shape.n - at : FW_CHECKPOINT_CHUNK_N;
+        FW_TRY(read_chunk(&x->a->files, array, param, t, at, n, x->chunk[0]));
+        FW_TRY(read_chunk(&x->b, array, param, t, at, n, x->chunk[1]));
         add(&s, x->chunk[0], x->chunk[1], n);
     }
-    d->n = p->n;
+    d->name = t->name;
+    d->n = t->shape.n;
     d->moved_n = s.moved_n;
     d->max = s.max;
-    d->rms = sqrt(s.squares / (double)p->n);
-    d->rms_before = sqrt(s.before / (double)p->n);
+    d->rms = sqrt(s.squares / (double)d->n);
+    d->rms_before = sqrt(s.before / (double)d->n);
     return FW_OK;
 }
 
@@ -150,14 +168,18 @@ fw_status fw_checkpoint_diff(const char *a, const char *b, bool moments, fw_chec
     fw_status status;
     FW_TRY(fw_checkpoint_whole_open(&whole, a));
     FW_TRY_OR(fw_checkpoint_open(&x.b, b, &whole.table, NULL), done);
+    if (moments && x.b.optimizer != whole.files.optimizer) {
+        status = fw_fail(FW_ERR_INPUT, "%s has the state of %s, %s that of %s: only their weights can be compared", a,
+                         fw_optimizer_name(whole.files.optimizer), b, fw_optimizer_name(x.b.optimizer));
+        goto done;
+    }
     for (int k = 0; k < 2; k++) FW_TRY_OR(FW_NEW_ARRAY(x.chunk[k], FW_CHECKPOINT_CHUNK_N), done);
-    for (int array = 0; array < (moments ? FW_CHECKPOINT_ARRAY_N : 1); array++)
+    for (int array = 0; array < (moments ? FW_CHECKPOINT_ARRAYS_MAX : 1); array++)
         for (int32_t i = 0; i < whole.table.param_n; i++) {
             fw_checkpoint_difference d;
-            char name[FW_PIECE_NAME_BYTES];
-            fw_piece_tensor_name(name, (fw_checkpoint_array)array, whole.table.param[i].name);
-            d.name = name;
-            FW_TRY_OR(compare_tensor(&x, (fw_checkpoint_array)array, &whole.table.param[i], &d), done);
+            fw_piece_tensor t[FW_CHECKPOINT_ARRAYS_MAX];
+            if (array >= fw_piece_tensors(t, whole.files.optimizer, &whole.table.param[i])) continue;
+            FW_TRY_OR(compare_tensor(&x, array, i, &t[array], &d), done);
             FW_TRY_OR(tell(context, &d), done);
         }
 done:

@@ -51,7 +51,7 @@ static fw_status check_hash(const char *path, const char *what, uint64_t is, uin
 
 static fw_status check_piece(const fw_safetensors *file, const fw_manifest_tensor *t, const fw_manifest_piece *p) {
     const fw_stored_tensor *s = fw_safetensors_find(file, t->name);
-    if (s != NULL && s->dtype == FW_STORED_F32 && s->rank == t->rank && s->offset_bytes == p->start_bytes &&
+    if (s != NULL && s->dtype == t->dtype && s->rank == t->rank && s->offset_bytes == p->start_bytes &&
         memcmp(s->shape, p->box.size, (size_t)t->rank * sizeof *s->shape) == 0)
         return FW_OK;
     return fw_fail(FW_ERR_INPUT, "%s: tensor %.200s is %s", file->path, t->name,
@@ -99,7 +99,7 @@ static fw_status verify_pieces(const fw_manifest_index *x, const fw_safetensors 
         blocks.block_n = 0;
         for (size_t k = 0; k < t->piece_n && status == FW_OK; k++) {
             const fw_manifest_piece *p = &t->piece[k];
-            const fw_block_file from = {fd[p->file], file[p->file].path, t->name, x->block_bytes};
+            const fw_block_file from = {fd[p->file], file[p->file].path, t->name, x->block_bytes, t->value_bytes};
             status = fw_blocks_add(&blocks, &from, p, 0, p->box.n, NULL);
         }
         if (status == FW_OK) status = fw_blocks_read(&blocks, threads);

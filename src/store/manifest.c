@@ -37,17 +37,19 @@ static json_t *hex(uint64_t value) {
 }
 
 /* Every tensor with its shape, still without pieces. */
-static fw_status add_tensors(json_t *manifest, const fw_param_table *table) {
+static fw_status add_tensors(json_t *manifest, const fw_param_table *table, fw_optimizer optimizer) {
     json_t *tensors = json_object();
     FW_TRY(set(manifest, "tensors", tensors));
-    for (int array = 0; array < FW_CHECKPOINT_ARRAY_N; array++)
+    for (int array = 0; array < FW_CHECKPOINT_ARRAYS_MAX; array++)
         for (int32_t i = 0; i < table->param_n; i++) {
-            const fw_param *p = &table->param[i];
-            char name[FW_PIECE_NAME_BYTES];
-            fw_piece_tensor_name(name, (fw_checkpoint_array)array, p->name);
+            fw_piece_tensor tensor[FW_CHECKPOINT_ARRAYS_MAX];
+            if (array >= fw_piece_tensors(tensor, optimizer, &table->param[i])) continue;
+            const fw_param *p = &tensor[array].shape;
             json_t *shape = p->cols == 0 ? json_pack("[I]", (json_int_t)p->rows)
                                          : json_pack("[I, I]", (json_int_t)p->rows, (json_int_t)p->cols);
-            FW_TRY(set(tensors, name, json_pack("{s:s, s:o, s:[]}", "dtype", "F32", "shape", shape, "pieces")));
+            FW_TRY(set(tensors, tensor[array].name,
+                       json_pack("{s:s, s:o, s:[]}", "dtype", fw_stored_dtype_name(tensor[array].dtype), "shape", shape,
+                                 "pieces")));
         }
     return FW_OK;
 }
@@ -69,6 +71,7 @@ fw_status fw_manifest_make(json_t **out, const fw_checkpoint_state *s, const fw_
     FW_TRY_OR(set(m, "finewire_version", json_string(FW_VERSION)), fail);
     FW_TRY_OR(set(m, "saved_at", now()), fail);
     FW_TRY_OR(set(m, "step", json_integer(s->step)), fail);
+    FW_TRY_OR(set(m, "optimizer", json_string(fw_optimizer_name(s->optimizer))), fail);
     FW_TRY_OR(set(m, "optimizer_step", json_integer(s->optimizer_step)), fail);
     FW_TRY_OR(set(m, "epoch", json_real(s->epoch)), fail);
     FW_TRY_OR(set(m, "epoch_i", json_integer(s->epoch_i)), fail);
@@ -85,7 +88,7 @@ fw_status fw_manifest_make(json_t **out, const fw_checkpoint_state *s, const fw_
     if (s->schedule != NULL) FW_TRY_OR(set(m, "schedule", json_incref(s->schedule)), fail);
     if (s->metrics != NULL) FW_TRY_OR(set(m, "metrics", json_incref(s->metrics)), fail);
     FW_TRY_OR(set(m, "files", json_object()), fail);
-    FW_TRY_OR(add_tensors(m, table), fail);
+    FW_TRY_OR(add_tensors(m, table, s->optimizer), fail);
     *out = m;
     return FW_OK;
 fail:
@@ -269,6 +272,12 @@ fw_status fw_manifest_state(fw_checkpoint_state *out, const json_t *m, const cha
     const char *strategy;
     FW_TRY(fw_json_get_string(&strategy, m, "strategy", "", where));
     snprintf(s.strategy, sizeof s.strategy, "%s", strategy);
+    const char *optimizer;
+    FW_TRY(fw_json_get_string(&optimizer, m, "optimizer", fw_optimizer_name(FW_OPTIMIZER_ADAMW), where));
+    s.optimizer = fw_optimizer_by_name(optimizer);
+    if (s.optimizer == FW_OPTIMIZER_N)
+        return fw_fail(FW_ERR_INPUT, "%s: \"optimizer\" is \"%.40s\", which this finewire does not know", where,
+                       optimizer);
     s.options = json_incref(json_object_get(m, "options"));
     s.run = json_incref(json_object_get(m, "run"));
     s.schedule = json_incref(json_object_get(m, "schedule"));

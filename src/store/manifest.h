@@ -25,7 +25,7 @@ fw_status fw_manifest_add_shard(json_t *part, const char *name, uint64_t bytes, 
                                 uint64_t header_hash);
 struct fw_piece;
 fw_status fw_manifest_add_piece(json_t *part, const char *tensor, const char *file, const struct fw_piece *piece,
-                                uint64_t start_bytes, const char *hashes);
+                                uint64_t start_bytes, uint64_t bytes, const char *hashes);
 /* The part's values move into the manifest. Errors: FW_ERR_INTERNAL (a tensor that the table does not have). */
 fw_status fw_manifest_merge(json_t *manifest, const json_t *part);
 /* Each file of a part is in the folder with its size. FW_ERR_IO naming the first that is not; `who` wrote it. */

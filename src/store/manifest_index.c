@@ -81,10 +81,10 @@ static fw_status read_piece(fw_manifest_piece *p, const fw_manifest_index *x, co
     FW_TRY(fw_json_need_int(&start, value, "start", 0, INT64_MAX, where));
     p->start_bytes = (uint64_t)start;
     if (p->start_bytes < found->header_bytes || p->start_bytes > found->bytes ||
-        (found->bytes - p->start_bytes) / sizeof(float) < (uint64_t)p->box.n)
+        (found->bytes - p->start_bytes) / t->value_bytes < (uint64_t)p->box.n)
         return bad_piece(t, i, where, "lies outside of its file");
     p->hashes = json_string_value(json_object_get(value, "xxh64"));
-    const uint64_t bytes = (uint64_t)p->box.n * sizeof(float), block_n = (bytes - 1) / x->block_bytes + 1;
+    const uint64_t bytes = (uint64_t)p->box.n * t->value_bytes, block_n = (bytes - 1) / x->block_bytes + 1;
     if (p->hashes == NULL || strlen(p->hashes) / HASH_DIGITS != block_n || strlen(p->hashes) % HASH_DIGITS != 0 ||
         strspn(p->hashes, "0123456789abcdef") != strlen(p->hashes))
         return bad_piece(t, i, where, "has no \"xxh64\" of 16 hexadecimal digits for each block");
@@ -110,9 +110,11 @@ static fw_status check_whole(const fw_manifest_tensor *t, const char *where) {
 static fw_status read_tensor(fw_manifest_tensor *t, const fw_manifest_index *x, const json_t *value,
                              const char *where) {
     const char *dtype = json_string_value(json_object_get(value, "dtype"));
-    if (dtype == NULL || strcmp(dtype, "F32") != 0)
-        return fw_fail(FW_ERR_INPUT, "%s: tensor %.200s is not F32, which all tensors of a checkpoint are", where,
-                       t->name);
+    if (dtype == NULL || (strcmp(dtype, "F32") != 0 && strcmp(dtype, "U8") != 0))
+        return fw_fail(FW_ERR_INPUT, "%s: tensor %.200s is neither F32 nor U8, as all tensors of a checkpoint are",
+                       where, t->name);
+    t->dtype = strcmp(dtype, "F32") == 0 ? FW_STORED_F32 : FW_STORED_U8;
+    t->value_bytes = fw_stored_dtype_bytes(t->dtype);
     t->rank = read_sizes(t->shape, json_object_get(value, "shape"));
     t->n = t->shape[0];
     if (t->rank == 0 || (t->rank == 2 && __builtin_mul_overflow(t->n, t->shape[1], &t->n)) || t->n > INT64_MAX / 8)

@@ -21,6 +21,8 @@ typedef struct fw_manifest_piece {
 
 typedef struct fw_manifest_tensor {
     const char *name;
+    fw_stored_dtype dtype; /* F32, or U8 for codes */
+    size_t value_bytes;
     int rank;
     int64_t shape[2], n;
     fw_manifest_piece *piece; /* in order of their first element: no gap, no overlap */

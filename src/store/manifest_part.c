@@ -41,16 +41,15 @@ static json_t *sizes(const int64_t *size, int rank) {
 }
 
 fw_status fw_manifest_add_piece(json_t *part, const char *tensor, const char *file, const fw_piece *piece,
-                                uint64_t start_bytes, const char *hashes) {
+                                uint64_t start_bytes, uint64_t bytes, const char *hashes) {
     json_t *all = json_object_get(part, "pieces"), *list = json_object_get(all, tensor);
     if (list == NULL) {
         list = json_array();
         if (json_object_set_new(all, tensor, list) != 0) return nomem();
     }
-    json_t *value =
-        json_pack("{s:s, s:o, s:o, s:I, s:I, s:s}", "file", file, "offsets", sizes(piece->offset, piece->rank), "shape",
-                  sizes(piece->size, piece->rank), "start", (json_int_t)start_bytes, "bytes",
-                  (json_int_t)((uint64_t)piece->n * sizeof(float)), "xxh64", hashes);
+    json_t *value = json_pack("{s:s, s:o, s:o, s:I, s:I, s:s}", "file", file, "offsets",
+                              sizes(piece->offset, piece->rank), "shape", sizes(piece->size, piece->rank), "start",
+                              (json_int_t)start_bytes, "bytes", (json_int_t)bytes, "xxh64", hashes);
     return json_array_append_new(list, value) == 0 ? FW_OK : nomem();
 }
 

@@ -81,7 +81,8 @@ static fw_status check_space(const fw_run_state *s) {
     const uint64_t final_bytes = m->adapted ? 4 * (uint64_t)m->trained.parameter_n : 2 * (uint64_t)m->table.parameter_n;
     uint64_t free_bytes, needed = final_bytes;
     if (s->options->save_strategy != FW_WHEN_NO)
-        needed += fw_checkpoint_bytes(fw_model_trained(m), fw_comm_world(s->job->comm));
+        needed += fw_checkpoint_bytes(fw_model_trained(m), fw_shard_layout_of(s->job->shard)->options.optimizer,
+                                      fw_comm_world(s->job->comm));
     FW_TRY(fw_disk_free(&free_bytes, s->options->output_dir));
     if (free_bytes < needed)
         return fw_fail(
@@ -128,15 +129,34 @@ static fw_status read_saved(void *context, int32_t unit, int64_t first_n, int64_
     return fw_checkpoint_read(from->files, from->array, unit, first_n, n, out);
 }
 
-/* Every rank reads what it owns, of the first array_n arrays, and checks it: FW_ERR_INPUT on all when one has found damage. */
-static fw_status load(fw_run_state *s, fw_checkpoint_files *files, int array_n) {
+static fw_status read_saved_state(void *context, int32_t param, int k, int64_t first_n, int64_t n, void *out) {
+    return fw_checkpoint_read_values(context, (fw_checkpoint_array)(1 + k), param, first_n, n, out);
+}
+
+/* The arrays of one optimizer say nothing to another. */
+static fw_status check_optimizer(const fw_run_state *s, const fw_checkpoint_files *files, const char *path) {
+    const fw_optimizer mine = fw_shard_layout_of(s->job->shard)->options.optimizer;
+    if (files->optimizer == mine) return FW_OK;
+    return fw_fail(
+        FW_ERR_OPTION,
+        "%s has the state of optimizer %s, and this run's is %s: go on with --optim %s, or start anew from its "
+        "weights (finewire ckpt export) with another --output_dir",
+        path, fw_optimizer_name(files->optimizer), fw_optimizer_name(mine), fw_optimizer_name(files->optimizer));
+}
+
+/* Every rank reads what it owns, weights and, with_state, the optimizer's arrays, and checks it: FW_ERR_INPUT on all when one has found damage. */
+static fw_status load(fw_run_state *s, fw_checkpoint_files *files, bool with_state) {
+    const fw_shard_layout *l = fw_shard_layout_of(s->job->shard);
+    const int array_n = 1 + (with_state ? l->array_n : 0);
     files->threads = s->job->threads;
     fw_status status = FW_OK;
     fw_comm_host_work_begin(s->job->comm, "loading a checkpoint");
     for (int k = 0; k < array_n && status == FW_OK; k++) {
         saved_array from = {files, (fw_checkpoint_array)k};
-        status = fw_shard_load(s->job->shard, fw_saved_array(from.array), read_saved, &from);
+        status = fw_shard_load(s->job->shard, (fw_shard_array)k, read_saved, &from);
     }
+    if (status == FW_OK && with_state && l->by_tensor)
+        status = fw_shard_load_state(s->job->shard, read_saved_state, files);
     fw_comm_host_work_end(s->job->comm);
     return status;
 }
@@ -178,6 +198,7 @@ static fw_status open_checkpoint(fw_run_state *s, const char *path, fw_checkpoin
     fw_status status;
     FW_TRY(fw_checkpoint_open(files, path, fw_model_trained(&s->job->model), &state));
     *place = (fw_run_place){state.step, state.epoch_i, state.position};
+    FW_TRY_OR(check_optimizer(s, files, path), done);
     if (is_writer(s)) {
         if (state.run != NULL) FW_TRY_OR(fw_run_compare(state.run, s->identity, path), done);
         FW_TRY_OR(list_changes(s, state.options), done);
@@ -198,23 +219,16 @@ static fw_status resume(fw_run_state *s, const char *path, fw_run_place *place, 
     fw_status status;
     *damaged = false;
     FW_TRY_OR(fw_comm_agree(s->job->comm, open_checkpoint(s, path, &files, place)), done);
-    status = load(s, &files, FW_CHECKPOINT_ARRAY_N);
+    status = load(s, &files, true);
     *damaged = status == FW_ERR_INPUT;
 done:
     fw_checkpoint_close(&files);
     return status;
 }
 
-static fw_status read_zeros(void *context, int32_t unit, int64_t first_n, int64_t n, float *out) {
-    (void)context, (void)unit, (void)first_n;
-    memset(out, 0, (size_t)n * sizeof *out);
-    return FW_OK;
-}
-
-/* From the base's weights; spoilt: a damaged checkpoint has left something in the moments, which begin as zeros. */
+/* From the base's weights; spoilt: a damaged checkpoint has left something in the state, which begins as zeros. */
 static fw_status start_fresh(fw_run_state *s, bool spoilt) {
-    for (int k = FW_CHECKPOINT_WEIGHT + 1; k < FW_CHECKPOINT_ARRAY_N && spoilt; k++)
-        FW_TRY(fw_shard_load(s->job->shard, fw_saved_array((fw_checkpoint_array)k), read_zeros, NULL));
+    if (spoilt) FW_TRY(fw_shard_clear_state(s->job->shard));
     return fw_job_load_weights(s->job);
 }
 
@@ -281,7 +295,7 @@ static fw_status load_weights(fw_run_state *s, const char *path, int64_t *step) 
     FW_TRY_OR(fw_comm_agree(s->job->comm, fw_checkpoint_open(&files, path, fw_model_trained(&s->job->model), &state)),
               done);
     *step = state.step;
-    if (state.step != s->last_saved_step) FW_TRY_OR(load(s, &files, 1), done);
+    if (state.step != s->last_saved_step) FW_TRY_OR(load(s, &files, false), done);
 done:
     fw_checkpoint_state_fini(&state);
     fw_checkpoint_close(&files);

@@ -1,7 +1,7 @@
 /* --save_async: a rank's part of a checkpoint is copied to memory of the host and written behind the training.
  *
- * The copy is taken once, when the run begins, and is in the memory plan: what a rank writes of weights and moments, 12
- * bytes a parameter over all ranks. One thread writes; nothing here is collective. */
+ * The copy is taken once, when the run begins, and is in the memory plan: what a rank writes of weights and optimizer
+ * state, with AdamW 12 bytes a parameter over all ranks. One thread writes; nothing here is collective. */
 #ifndef FW_TRAIN_SAVE_ASYNC_H
 #define FW_TRAIN_SAVE_ASYNC_H
 
@@ -10,18 +10,10 @@
 
 #include <stdbool.h>
 
-/* The shard's name for an array of a checkpoint. */
-static inline fw_shard_array fw_saved_array(fw_checkpoint_array array) {
-    static const fw_shard_array arrays[FW_CHECKPOINT_ARRAY_N] = {[FW_CHECKPOINT_WEIGHT] = FW_SHARD_WEIGHT,
-                                                                 [FW_CHECKPOINT_EXP_AVG] = FW_SHARD_EXP_AVG,
-                                                                 [FW_CHECKPOINT_EXP_AVG_SQ] = FW_SHARD_EXP_AVG_SQ};
-    return arrays[array];
-}
-
 typedef struct fw_save_async fw_save_async;
 
-/* Of any rank, whatever the strategy; the same before there is a layout. */
-size_t fw_save_async_bytes(const fw_param_table *table, int world);
+/* What is taken on every rank: enough for any, whatever the strategy; the same before there is a layout. */
+size_t fw_save_async_bytes(const fw_param_table *table, fw_optimizer optimizer, int world);
 /* Borrows the shard and the threads, which copy. Errors: FW_ERR_NOMEM. */
 fw_status fw_save_async_create(fw_save_async **out, fw_shard *shard, const fw_param_table *table, int rank, int world,
                                fw_threads *threads);

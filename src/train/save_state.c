@@ -11,12 +11,16 @@
 static bool is_writer(const fw_run_state *s) { return fw_comm_rank(s->job->comm) == 0; }
 
 static fw_status read_own(void *context, fw_checkpoint_array array, const fw_param *p, int64_t first_n, int64_t n,
-                          float *out) {
-    return fw_shard_read_own(context, fw_saved_array(array), p->unit, p->offset_n + first_n, n, out);
+                          void *out) {
+    const int32_t param = (int32_t)(p - fw_shard_layout_of(context)->table->param);
+    if (array == FW_CHECKPOINT_WEIGHT)
+        return fw_shard_read_own(context, FW_SHARD_WEIGHT, p->unit, p->offset_n + first_n, n, out);
+    return fw_shard_read_state(context, param, (int)array - 1, first_n, n, out);
 }
 
-static const float *view_own(void *context, fw_checkpoint_array array, const fw_param *p, int64_t first_n) {
-    return fw_shard_own_in_place(context, fw_saved_array(array), p->unit, p->offset_n + first_n);
+static const void *view_own(void *context, fw_checkpoint_array array, const fw_param *p, int64_t first_n) {
+    if (fw_shard_layout_of(context)->by_tensor && array != FW_CHECKPOINT_WEIGHT) return NULL;
+    return fw_shard_own_in_place(context, (fw_shard_array)array, p->unit, p->offset_n + first_n);
 }
 
 static fw_status write_part(fw_run_state *s, json_t **part, const char *dir) {
@@ -28,7 +32,8 @@ static fw_status write_part(fw_run_state *s, json_t **part, const char *dir) {
     for (int32_t unit = 0; unit < table->unit_n; unit++)
         fw_shard_saved_range(layout, rank, unit, &range[unit].first_n, &range[unit].n);
     const fw_checkpoint_share share = {
-        fw_shard_saved_place(layout, rank), fw_comm_world(s->job->comm), range, read_own, s->job->shard, view_own};
+        fw_shard_saved_place(layout, rank), fw_comm_world(s->job->comm), range, read_own, s->job->shard, view_own,
+        layout->options.optimizer};
     fw_status status = fw_checkpoint_write_part(part, dir, table, &share);
     fw_free(range);
     return status;
@@ -70,6 +75,7 @@ static fw_status describe(fw_run_state *s, const fw_run_progress *p, fw_checkpoi
                                    .data_seed = (uint64_t)o->data_seed,
                                    .world_size = fw_comm_world(s->job->comm),
                                    .data_hash = s->dataset->hash,
+                                   .optimizer = shard->optimizer,
                                    .optimizer_step = p->step,
                                    .run = json_incref(s->identity),
                                    .adapter = json_incref(s->job->adapter_config)};
@@ -112,7 +118,9 @@ done:
 /* What the mirror still copies of a checkpoint that was removed must not be in the way of the next. What the disk has is
  * looked at again where it is decided. */
 static void make_room(const fw_run_state *s) {
-    uint64_t free_bytes, need_bytes = fw_checkpoint_bytes(&s->job->model.table, fw_comm_world(s->job->comm));
+    uint64_t free_bytes, need_bytes = fw_checkpoint_bytes(fw_model_trained(&s->job->model),
+                                                          fw_shard_layout_of(s->job->shard)->options.optimizer,
+                                                          fw_comm_world(s->job->comm));
     if (s->mirror != NULL && fw_small_files_bytes(&need_bytes, s->job->model_dir) == FW_OK &&
         fw_disk_free(&free_bytes, s->options->output_dir) == FW_OK && free_bytes < need_bytes)
         fw_mirror_let_go(s->mirror);
@@ -127,8 +135,9 @@ static fw_status begin(fw_run_state *s, fw_checkpoint_writer *w, int64_t step, c
         status = fw_behind_wait(&s->pruning); /* its room is counted on */
         if (status == FW_OK) make_room(s);
         if (status == FW_OK)
-            status = fw_checkpoint_begin(w, s->options->output_dir, s->job->model_dir, fw_model_trained(&s->job->model),
-                                         step, fw_comm_world(comm));
+            status =
+                fw_checkpoint_begin(w, s->options->output_dir, s->job->model_dir, fw_model_trained(&s->job->model),
+                                    fw_shard_layout_of(s->job->shard)->options.optimizer, step, fw_comm_world(comm));
         if (status == FW_OK && strlen(w->staged.path_tmp) >= FW_COMM_EXCHANGE_BYTES)
             status = fw_fail(FW_ERR_OPTION, "the path %.64s... is longer than %d bytes", w->staged.path_tmp,
                              FW_COMM_EXCHANGE_BYTES);

@@ -118,7 +118,7 @@ static fw_status run_step(fw_step *s, int64_t step, int64_t epoch, int64_t step_
     o.learning_rate = (float)learning_rate;
     o.grad_scale = fw_optimizer_clip_factor(norm, s->max_grad_norm);
     FW_TRY(fw_optimizer_update(s->units.trained, fw_model_trained(s->model), fw_shard_update_device(s->units.trained),
-                               &o));
+                               &o, &s->optim));
     fw_trace_since(FW_TRACE_STEP, "update", at_ns);
     trace_step(step, start_ns);
 

@@ -3,6 +3,7 @@
 #define FW_TRAIN_STEP_H
 
 #include "comm/comm.h"
+#include "config/options_optim.h"
 #include "shard/units.h"
 #include "train/token_buffers.h"
 
@@ -17,6 +18,7 @@ typedef struct fw_step {
     fw_batcher *batcher;
     double max_grad_norm;   /* 0: no clipping */
     fw_adamw_options adamw; /* learning_rate, grad_scale and step are set by each step */
+    fw_optim_settings optim;
 } fw_step;
 
 typedef struct fw_step_result {

@@ -93,7 +93,7 @@ static fw_status count_steps(trainer *t) {
     t->step_n = o->max_steps > 0 ? o->max_steps : (int64_t)steps;
     t->schedule = (fw_schedule){.kind = o->lr_scheduler_type,
                                 .warmup = o->warmup_type,
-                                .peak = o->learning_rate,
+                                .peak = fw_options_scaled_rate(o, t->course.batch_n),
                                 .warmup_n = fw_options_warmup_steps(o, t->step_n),
                                 .total_n = t->step_n};
     return FW_OK;
@@ -122,16 +122,27 @@ static fw_status allocate(trainer *t) {
     size_t token_bytes = fw_job_dataset_bytes(t->dataset) + fw_job_dataset_bytes(t->eval_dataset);
     const bool copies = o->save_async && o->save_strategy != FW_WHEN_NO;
     const size_t copy_bytes =
-        copies ? fw_save_async_bytes(fw_model_trained(&t->job.model), fw_comm_world(t->job.comm)) : 0;
+        copies ? fw_save_async_bytes(fw_model_trained(&t->job.model), fw_plan_optimizer(o), fw_comm_world(t->job.comm))
+               : 0;
     FW_TRY(fw_job_allocate(&t->job, o, &a, true, token_bytes, copy_bytes));
     t->step = fw_job_step(&t->job);
     t->step.batcher = t->batcher;
+    FW_TRY(fw_options_optim_settings(&t->step.optim, o));
     t->step.max_grad_norm = o->max_grad_norm;
     t->step.adamw = (fw_adamw_options){.beta1 = (float)o->adam_beta1,
                                        .beta2 = (float)o->adam_beta2,
                                        .epsilon = (float)o->adam_epsilon,
                                        .weight_decay = (float)o->weight_decay};
     return FW_OK;
+}
+
+/* Rank 0 says what lr_scale_rule has made of the learning rate. */
+static void tell_rate(const trainer *t) {
+    const fw_options *o = t->o;
+    if (o->lr_scale_rule == FW_LR_SCALE_NONE || fw_comm_rank(t->job.comm) != 0) return;
+    fw_log_info("learning rate %g x %s(%lld sequences a step / %lld) = %g", o->learning_rate,
+                o->lr_scale_rule == FW_LR_SCALE_SQRT ? "sqrt" : "", (long long)t->course.batch_n,
+                (long long)o->lr_scale_base_batch, t->schedule.peak);
 }
 
 static void tell_start(const trainer *t, int64_t resumed_step, uint64_t memory_available) {
@@ -335,7 +346,7 @@ static fw_status prepare(trainer *t, int64_t *first_step) {
                                        fw_comm_world(t->job.comm)};
     if (t->o->max_time != NULL) FW_TRY(fw_options_read_time(&t->deadline.limit_s, t->o->max_time, "max_time"));
     t->deadline.save_s = /* until one was measured: a slow disk */
-        (double)fw_checkpoint_bytes(fw_model_trained(&t->job.model), 1) / 200e6;
+        (double)fw_checkpoint_bytes(fw_model_trained(&t->job.model), fw_plan_optimizer(t->o), 1) / 200e6;
     FW_TRY(fw_comm_agree(t->job.comm, count_steps(t)));
     uint64_t memory_available = fw_host_memory_available();
     FW_TRY(allocate(t));
@@ -362,6 +373,7 @@ static fw_status prepare(trainer *t, int64_t *first_step) {
     FW_TRY(fw_comm_agree(t->job.comm, status));
     t->tracing = true;
     FW_TRY(fw_run_trace_begin(t->job.comm, t->o->trace));
+    tell_rate(t);
     tell_start(t, *first_step, memory_available);
     return FW_OK;
 }

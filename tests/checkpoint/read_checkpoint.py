@@ -94,13 +94,14 @@ def checksums(data, block_bytes):
 def read_tensor(tensor, files, block_bytes):
     """All bytes of a tensor."""
     out = bytearray()
+    size = {"F32": 4, "U8": 1}[tensor["dtype"]]
     for piece in sorted(tensor["pieces"], key=lambda p: first_element(p["offsets"], tensor["shape"])):
-        need(first_element(piece["offsets"], tensor["shape"]) * 4 == len(out), "pieces leave a gap or overlap")
+        need(first_element(piece["offsets"], tensor["shape"]) * size == len(out), "pieces leave a gap or overlap")
         data = files[piece["file"]][piece["start"]:piece["start"] + piece["bytes"]]
-        need(len(data) == 4 * math.prod(piece["shape"]), "a piece lies outside of its file")
+        need(len(data) == size * math.prod(piece["shape"]), "a piece lies outside of its file")
         need(checksums(data, block_bytes or len(data)) == piece["xxh64"], f"a piece in {piece['file']} is damaged")
         out += data
-    need(len(out) == 4 * math.prod(tensor["shape"]), "pieces end before the tensor")
+    need(len(out) == size * math.prod(tensor["shape"]), "pieces end before the tensor")
     return out
 
 

@@ -60,12 +60,12 @@ int fw_test_checkpoint_teardown(void **state) {
 }
 
 fw_status fw_test_from_memory(void *context, fw_checkpoint_array array, const fw_param *p, int64_t first_n, int64_t n,
-                              float *out) {
+                              void *out) {
     (void)context;
     const float *flat =
         array == FW_CHECKPOINT_WEIGHT ? fw_lab.model.flat : fw_lab.moment[array - FW_CHECKPOINT_EXP_AVG];
     assert_true(n <= FW_CHECKPOINT_CHUNK_N && first_n + n <= p->n);
-    memcpy(out, flat + fw_lab.model.table.unit_offset_n[p->unit] + p->offset_n + first_n, (size_t)n * sizeof *out);
+    memcpy(out, flat + fw_lab.model.table.unit_offset_n[p->unit] + p->offset_n + first_n, (size_t)n * sizeof *flat);
     return FW_OK;
 }
 

@@ -23,7 +23,7 @@ void fw_test_must(fw_status status);
 void fw_test_expect(fw_status status, fw_status want, const char *part);
 /* Source of the lab's arrays; all units of one array; a checkpoint of `step`, and where it is. */
 fw_status fw_test_from_memory(void *context, fw_checkpoint_array array, const fw_param *p, int64_t first_n, int64_t n,
-                              float *out);
+                              void *out);
 fw_status fw_test_load_array(const fw_checkpoint_files *files, fw_checkpoint_array array, float *flat);
 /* What a run does: the newest that can be loaded whole, its path in *path (fw_free; NULL: none); damaged ones are warned of. */
 fw_status fw_test_load_newest(char **path, const char *out);

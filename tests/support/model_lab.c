@@ -184,6 +184,7 @@ static fw_status open_lab(fw_test_lab *lab) {
         .activations = &lab->activations,
         .tokens = &lab->tokens,
         .batcher = lab->batcher,
+        .optim = fw_optim_settings_default(),
         .adamw = {.beta1 = 0.9f, .beta2 = 0.999f, .epsilon = 1e-8f, .weight_decay = 0.1f},
     };
     if (lab->options.packed == NULL) return FW_OK;

@@ -345,7 +345,8 @@ CALL(copy) {
 
 /* --- the table --- */
 
-/* Operations that move numbers or round once: equal bits. adamw and sum_squares have bounds, but no fp64 form. */
+/* Operations that move numbers or round once: equal bits. Updates and
+ * sum_squares have bounds, but no fp64 form. */
 enum {
     same_types_embedding_forward = 1,
     same_types_embedding_backward = 1,
@@ -374,6 +375,11 @@ enum {
     same_types_dora_backward_m = 0,
     same_types_unpack_4bit = 1,
     same_types_adamw = 1,
+    same_types_optimizer_step = 1,
+    same_types_step_8bit = 1,
+    same_types_factored_sums = 1,
+    same_types_factored_moments = 1,
+    same_types_factored_direction = 1,
     same_types_sum_squares = 1,
     same_types_scale = 1,
     same_types_cast = 1,

@@ -25,7 +25,9 @@ typedef struct fw_op_shape {
     int packed;        /* attention: several documents in a row, of 7 tokens or, if more than 1, of `packed` */
     int wide_output;   /* matmul_forward: t_y is FW_F32 */
     int direction;     /* rope */
-    int64_t step;      /* adamw */
+    int64_t step;      /* adamw, optimizer_step, step_8bit */
+    int rule;          /* fw_step_rule */
+    int64_t first;     /* factored_: of the elements at hand; N of them, of a matrix of G rows and C columns */
     fw_dtype from, to; /* cast */
 } fw_op_shape;
 

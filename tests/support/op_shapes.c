@@ -191,6 +191,38 @@ SHAPES(adamw, {.name = "nothing", .C = 0, .step = 1}, {.name = "first step", .C 
        {.name = "huge gradient", .C = 65, .step = 3, HUGE_VALUES},
        {.name = "tiny gradient", .C = 65, .step = 3, .magnitude = 1e-12})
 
+SHAPES(optimizer_step, {.name = "nothing", .C = 0, .step = 1},
+       {.name = "sgd", .C = 1031, .step = 3, .rule = FW_STEP_SGD, .without = 1},
+       {.name = "sgd with momentum, first step", .C = 65, .step = 1, .rule = FW_STEP_SGD},
+       {.name = "sgd with momentum", .C = 517, .step = 4, .rule = FW_STEP_SGD},
+       {.name = "sgd, nesterov", .C = 517, .step = 4, .rule = FW_STEP_SGD, .in_place = 1},
+       {.name = "lion, first step", .C = 1031, .step = 1, .rule = FW_STEP_LION},
+       {.name = "lion", .C = 517, .step = 9, .rule = FW_STEP_LION},
+       {.name = "lion, no gradient", .C = 65, .step = 9, .rule = FW_STEP_LION, .zero = 1},
+       {.name = "lamb, first step", .C = 1031, .step = 1, .rule = FW_STEP_LAMB},
+       {.name = "lamb", .C = 517, .step = 200, .rule = FW_STEP_LAMB},
+       {.name = "lamb, huge gradient", .C = 65, .step = 3, .rule = FW_STEP_LAMB, HUGE_VALUES},
+       {.name = "vector, first step", .C = 1031, .step = 1, .rule = FW_STEP_VECTOR},
+       {.name = "vector", .C = 517, .step = 7, .rule = FW_STEP_VECTOR},
+       {.name = "along", .C = 1031, .step = 1, .rule = FW_STEP_ALONG})
+
+SHAPES(step_8bit, {.name = "nothing", .C = 0, .step = 1, .rule = FW_STEP_ADAMW},
+       {.name = "adamw, one block", .C = 256, .step = 5, .rule = FW_STEP_ADAMW},
+       {.name = "adamw, short block", .C = 1031, .step = 1, .rule = FW_STEP_ADAMW},
+       {.name = "adamw, no gradient", .C = 300, .step = 5, .rule = FW_STEP_ADAMW, .zero = 1},
+       {.name = "adamw, tiny gradient", .C = 520, .step = 2, .rule = FW_STEP_ADAMW, .magnitude = 1e-12},
+       {.name = "lion", .C = 1031, .step = 5, .rule = FW_STEP_LION})
+
+#define FACTORED_SHAPES                                                                                                \
+    {.name = "all", .N = 7 * 33, .G = 7, .C = 33}, {.name = "cut rows", .N = 100, .first = 45, .G = 7, .C = 33},       \
+        {.name = "inside a row", .N = 5, .first = 40, .G = 7, .C = 33},                                                \
+        {.name = "many rows", .N = 600 * 3 - 1, .first = 1, .G = 600, .C = 3}, {                                       \
+        .name = "many columns", .N = 900, .first = 300, .G = 2, .C = 700                                               \
+    }
+SHAPES(factored_sums, {.name = "none", .N = 0, .first = 40, .G = 7, .C = 33}, FACTORED_SHAPES)
+SHAPES(factored_moments, FACTORED_SHAPES)
+SHAPES(factored_direction, {.name = "none", .N = 0, .first = 40, .G = 7, .C = 33}, FACTORED_SHAPES)
+
 SHAPES(sum_squares, {.name = "nothing", .C = 0}, {.name = "one number", .C = 1}, {.name = "odd", .C = 12289},
        {.name = "beyond fp32", .C = 65, .magnitude = 1e25}, {.name = "below fp32", .C = 65, .magnitude = 1e-25})
 

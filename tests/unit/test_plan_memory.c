@@ -118,10 +118,10 @@ static fw_plan_input input_of(const fw_model *model, int world, fw_shard_options
 
 static size_t state_bytes(const fw_job_plan *p) {
     const fw_shard_bytes *b = &p->layout.bytes;
-    return b->master + b->compute + b->gradient + b->moments;
+    return b->master + b->compute + b->gradient + b->state;
 }
 
-/* The table of bytes a parameter, to the byte plus padding: every part is rounded up to 64 elements. */
+/* The table of bytes a parameter, to the byte plus padding: every part is rounded up to blocks of 256 elements. */
 static void check_state(const fw_model *model, int world, fw_shard_strategy strategy, fw_dtype gradient_t,
                         double bytes_per_parameter) {
     fw_shard_options shard = {.strategy = strategy, .gradient_t = gradient_t, .sync_each = true};
@@ -135,7 +135,7 @@ static void check_state(const fw_model *model, int world, fw_shard_strategy stra
     assert_true((double)state_bytes(&p) >= want - 0.5);
     assert_true((double)state_bytes(&p) <= want + padding + 0.5);
     assert_true(p.layout.full_n - model->table.parameter_n <=
-                (int64_t)p.layout.bucket_n * (64 * world + 16 * 16 + 256));
+                (int64_t)p.layout.bucket_n * (FW_STATE_BLOCK_N * world + 16 * 16 + 256));
     fw_job_plan_fini(&p);
 }
 

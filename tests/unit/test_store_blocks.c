@@ -25,7 +25,8 @@ static float value_of(fw_checkpoint_array array, const fw_param *p, int64_t i) {
 }
 
 static fw_status make(void *context, fw_checkpoint_array array, const fw_param *p, int64_t first_n, int64_t n,
-                      float *to) {
+                      void *values) {
+    float *to = values;
     (void)context;
     for (int64_t i = 0; i < n; i++) to[i] = value_of(array, p, first_n + i);
     return FW_OK;

@@ -42,13 +42,13 @@ static void save_as(const char *out, place p) {
     fw_checkpoint_range *range;
     make_layout(&l, &arena, p);
     fw_test_must(FW_NEW_ARRAY(range, (size_t)table->unit_n));
-    fw_test_must(fw_checkpoint_begin(&w, out, fw_lab.source, table, 1, p.world));
+    fw_test_must(fw_checkpoint_begin(&w, out, fw_lab.source, table, FW_OPTIMIZER_ADAMW, 1, p.world));
     for (int rank = 0; rank < p.world; rank++) {
         const int at = fw_shard_saved_place(&l, rank);
         assert_true(at >= 0 && at < p.world && part[at] == NULL);
         for (int32_t unit = 0; unit < table->unit_n; unit++)
             fw_shard_saved_range(&l, rank, unit, &range[unit].first_n, &range[unit].n);
-        const fw_checkpoint_share share = {at, p.world, range, fw_test_from_memory, NULL, NULL};
+        const fw_checkpoint_share share = {at, p.world, range, fw_test_from_memory, NULL, NULL, FW_OPTIMIZER_ADAMW};
         fw_test_must(fw_checkpoint_write_part(&part[at], w.staged.path_tmp, table, &share));
     }
     fw_checkpoint_state state = {.step = 1, .world_size = p.world};

@@ -99,8 +99,8 @@ static int run_steps(fw_comm *c, const course *expected, fw_test_lab *lab) {
         fw_owned_range own;
         FW_RANK_CHECK(fw_shard_owned(lab->shard, unit, &own) == FW_OK && own.n > 0);
         mine[0] += hash_of(own.w, own.n);
-        mine[1] += hash_of(own.m, own.n);
-        mine[2] += hash_of(own.v, own.n);
+        mine[1] += hash_of(own.array[0], own.n);
+        mine[2] += hash_of(own.array[1], own.n);
     }
     FW_RANK_CHECK(fw_comm_exchange(c, all, mine, sizeof mine) == FW_OK);
     for (int r = 1; r < world; r++) FW_RANK_CHECK(memcmp(all[r], all[0], sizeof mine) == 0);

@@ -45,7 +45,7 @@ static fw_status make(void *context, int32_t unit, int64_t first_n, int64_t n, f
 }
 
 static fw_status read_own(void *shard, fw_checkpoint_array array, const fw_param *p, int64_t first_n, int64_t n,
-                          float *out) {
+                          void *out) {
     return fw_shard_read_own(shard, arrays[array], p->unit, p->offset_n + first_n, n, out);
 }
 
@@ -89,7 +89,8 @@ static int save(fw_comm *c, void *context) {
         FW_RANK_CHECK(fw_shard_load(lab.shard, arrays[k], make, &from) == FW_OK);
     }
     if (fw_comm_rank(c) == 0) {
-        FW_RANK_CHECK(fw_checkpoint_begin(&w, t->out, t->source, table, 1, fw_comm_world(c)) == FW_OK);
+        FW_RANK_CHECK(fw_checkpoint_begin(&w, t->out, t->source, table, FW_OPTIMIZER_ADAMW, 1, fw_comm_world(c)) ==
+                      FW_OK);
         snprintf(dir, sizeof dir, "%s", w.staged.path_tmp);
     }
     fw_comm_request request = {.label = "folder"};
@@ -98,8 +99,13 @@ static int save(fw_comm *c, void *context) {
     fw_checkpoint_range range[64];
     for (int32_t unit = 0; unit < table->unit_n; unit++)
         fw_shard_saved_range(l, fw_comm_rank(c), unit, &range[unit].first_n, &range[unit].n);
-    const fw_checkpoint_share share = {
-        fw_shard_saved_place(l, fw_comm_rank(c)), fw_comm_world(c), range, read_own, lab.shard, NULL};
+    const fw_checkpoint_share share = {fw_shard_saved_place(l, fw_comm_rank(c)),
+                                       fw_comm_world(c),
+                                       range,
+                                       read_own,
+                                       lab.shard,
+                                       NULL,
+                                       FW_OPTIMIZER_ADAMW};
     json_t *part;
     FW_RANK_CHECK(fw_checkpoint_write_part(&part, dir, table, &share) == FW_OK);
     snprintf(path, sizeof path, "%s/part-%d.json", t->out, share.place);
@@ -138,7 +144,7 @@ static int load(fw_comm *c, void *context) {
     for (int32_t unit = 0; unit < table->unit_n; unit++) {
         fw_owned_range own;
         FW_RANK_CHECK(fw_shard_owned(lab.shard, unit, &own) == FW_OK);
-        const float *const got[] = {own.w, own.m, own.v};
+        const float *const got[] = {own.w, own.array[0], own.array[1]};
         for (int k = 0; k < FW_CHECKPOINT_ARRAY_N; k++)
             for (int64_t i = 0; i < own.n; i++) {
                 const float want = value_of(table, k, unit, own.first_n + i);

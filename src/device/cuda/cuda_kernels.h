@@ -9,6 +9,7 @@
 
 #include "base/dtype.h"
 #include "device/adamw_options.h"
+#include "device/step_options.h"
 #include "quant/quant_scales.h"
 
 #ifdef __cplusplus
@@ -88,6 +89,16 @@ int fw_cuda_unpack_4bit(const fw_cuda_launch *l, void *y_n, const uint8_t *code,
                         const fw_quant_scales *scales, int64_t n, fw_dtype t);
 int fw_cuda_adamw(const fw_cuda_launch *l, float *w, float *m, float *v, float *g, void *w_compute, int64_t n,
                   const fw_adamw_options *options, fw_dtype t);
+int fw_cuda_optimizer_step(const fw_cuda_launch *l, float *w, float *m, float *v, float *g, int64_t n,
+                           const fw_step_options *options);
+int fw_cuda_step_8bit(const fw_cuda_launch *l, float *w, uint8_t *code1, float *scale1, uint8_t *code2, float *scale2,
+                      float *g, int64_t n, const fw_step_options *options);
+int fw_cuda_factored_sums(const fw_cuda_launch *l, float *row_R, float *col_C, const float *g, int64_t first, int64_t n,
+                          int64_t R, int64_t C, float grad_scale, float epsilon);
+int fw_cuda_factored_moments(const fw_cuda_launch *l, float *row_R, float *col_C, float *sum_RC, int64_t R, int64_t C,
+                             float beta2);
+int fw_cuda_factored_direction(const fw_cuda_launch *l, float *g, const float *factor_RC, int64_t first, int64_t n,
+                               int64_t R, int64_t C, float grad_scale);
 /* partial[0 .. return value): sums of squares of blocks of fixed size, fp64, in device memory; the caller adds them up in
  * order. fw_cuda_sum_squares_blocks(n) of them, 2048 at most. */
 int64_t fw_cuda_sum_squares_blocks(int64_t n);

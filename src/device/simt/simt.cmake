@@ -4,7 +4,7 @@ file(GLOB fw_kernel_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/device/cud
 set_source_files_properties(${fw_kernel_sources} PROPERTIES LANGUAGE CXX)
 add_library(fw_simt STATIC EXCLUDE_FROM_ALL src/device/simt/simt_runtime.cc src/device/simt/simt_races.cc
             src/device/simt/simt_device.c
-            src/device/cuda/cuda_ops.c src/device/cuda/cuda_ops_adapter.c ${fw_kernel_sources})
+            src/device/cuda/cuda_ops.c src/device/cuda/cuda_ops_adapter.c src/device/cuda/cuda_ops_optimizer.c ${fw_kernel_sources})
 target_include_directories(fw_simt PUBLIC src)
 target_compile_definitions(fw_simt INTERFACE FW_HAS_SIMT=1)
 target_link_libraries(fw_simt PUBLIC finewire_rooms)

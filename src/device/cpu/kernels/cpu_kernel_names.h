@@ -21,6 +21,8 @@ void FW_CPU_FN(embedding_backward)(float *dw, const void *dy, const int32_t *id,
                                    int64_t first, int64_t last);
 void FW_CPU_FN(cross_entropy)(const fw_cpu_cross_entropy_args *s, int64_t first, int64_t last);
 void FW_CPU_FN(adamw)(const fw_cpu_adamw_args *s, int64_t first, int64_t last);
+void FW_CPU_FN(optimizer_step)(const fw_cpu_step_args *s, int64_t first, int64_t last);
+void FW_CPU_FN(step_8bit)(const struct fw_blocks8 *s, int64_t n, int64_t first, int64_t last);
 double FW_CPU_FN(sum_squares)(const float *x, int64_t n);
 void FW_CPU_FN(scale)(float *x, float factor, int64_t first, int64_t last);
 void FW_CPU_FN(cast)(void *y, fw_dtype t_y, const void *x, fw_dtype t_x, int64_t first, int64_t last);

@@ -106,6 +106,12 @@ typedef struct fw_cpu_dora_args {
     fw_dtype t;
 } fw_cpu_dora_args;
 
+typedef struct fw_cpu_step_args {
+    float *w, *m, *v, *g; /* NULL: the rule does not use it */
+    const fw_step_options *options;
+} fw_cpu_step_args;
+struct fw_blocks8; /* device/step_8bit.h */
+
 /* first..last is the range of rows, elements or jobs to do. */
 typedef struct fw_cpu_kernels {
     const char *name;
@@ -130,6 +136,9 @@ typedef struct fw_cpu_kernels {
                                int64_t first, int64_t last);
     void (*cross_entropy)(const fw_cpu_cross_entropy_args *s, int64_t first, int64_t last);
     void (*adamw)(const fw_cpu_adamw_args *s, int64_t first, int64_t last);
+    void (*optimizer_step)(const fw_cpu_step_args *s, int64_t first, int64_t last);
+    /* Blocks first..last of n elements. */
+    void (*step_8bit)(const struct fw_blocks8 *s, int64_t n, int64_t first, int64_t last);
     double (*sum_squares)(const float *x, int64_t n);
     void (*scale)(float *x, float factor, int64_t first, int64_t last);
     void (*cast)(void *y, fw_dtype t_y, const void *x, fw_dtype t_x, int64_t first, int64_t last);
