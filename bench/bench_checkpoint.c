@@ -65,14 +65,14 @@ static void tell(const bench *b, const char *name, moment begin) {
 }
 
 static fw_status from_memory(void *context, fw_checkpoint_array array, const fw_param *p, int64_t first_n, int64_t n,
-                             float *out) {
+                             void *out) {
     const bench *b = context;
     memcpy(out, b->values + (int64_t)array * b->table.total_n + b->table.unit_offset_n[p->unit] + p->offset_n + first_n,
-           (size_t)n * sizeof *out);
+           (size_t)n * sizeof *b->values);
     return FW_OK;
 }
 
-static const float *view_memory(void *context, fw_checkpoint_array array, const fw_param *p, int64_t first_n) {
+static const void *view_memory(void *context, fw_checkpoint_array array, const fw_param *p, int64_t first_n) {
     const bench *b = context;
     return b->values + (int64_t)array * b->table.total_n + b->table.unit_offset_n[p->unit] + p->offset_n + first_n;
 }
@@ -117,7 +117,8 @@ static void write_part(const bench *b, int writer, const void *context) {
     char path[700];
     need(FW_NEW_ARRAY(range, (size_t)b->table.unit_n) == FW_OK, "memory");
     fw_checkpoint_even_ranges(range, &b->table, writer, b->writer_n);
-    const fw_checkpoint_share share = {writer, b->writer_n, range, from_memory, (void *)(uintptr_t)b, view_memory};
+    const fw_checkpoint_share share = {writer,      b->writer_n,       range, from_memory, (void *)(uintptr_t)b,
+                                       view_memory, FW_OPTIMIZER_ADAMW};
     need(fw_checkpoint_write_part(&part, context, &b->table, &share) == FW_OK, "a part");
     snprintf(path, sizeof path, "%s/part-%d.json", b->dir, writer);
     need(fw_json_save(part, path) == FW_OK, path);
@@ -126,7 +127,7 @@ static void write_part(const bench *b, int writer, const void *context) {
 static void write_checkpoint(const bench *b) {
     fw_checkpoint_writer w;
     json_t *part[64];
-    need(fw_checkpoint_begin(&w, b->out, b->source, &b->table, 1, b->writer_n) == FW_OK, "begin");
+    need(fw_checkpoint_begin(&w, b->out, b->source, &b->table, FW_OPTIMIZER_ADAMW, 1, b->writer_n) == FW_OK, "begin");
     run_writers(b, write_part, w.staged.path_tmp);
     for (int i = 0; i < b->writer_n; i++) {
         char path[700];

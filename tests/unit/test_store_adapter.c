@@ -233,7 +233,8 @@ static void test_merge(void **state) {
 /* ---- checkpoints: what is trained and nothing else, whoever wrote it */
 
 static fw_status all_arrays(void *context, fw_checkpoint_array array, const fw_param *p, int64_t first_n, int64_t n,
-                            float *out) {
+                            void *raw) {
+    float *out = raw;
     FW_TRY(values(context, p, first_n, n, out));
     for (int64_t i = 0; i < n; i++) out[i] += (float)array;
     return FW_OK;

@@ -24,7 +24,8 @@ static fw_param_table table;
 static char out[FW_TEST_PATH_BYTES], source[FW_TEST_PATH_BYTES];
 
 static fw_status make(void *context, fw_checkpoint_array array, const fw_param *p, int64_t first_n, int64_t n,
-                      float *to) {
+                      void *raw) {
+    float *to = raw;
     (void)context;
     for (int64_t i = 0; i < n; i++) to[i] = (float)((p->offset_n + first_n + i) % 8191) * 0.125f + (float)array;
     return FW_OK;
@@ -95,7 +96,7 @@ static void test_peaks(void **unused) {
 
     begin(&resident);
     const fw_export_options bf16 = {.dtype = FW_BF16};
-    fw_test_must(fw_checkpoint_export(fw_test_path(out, "model"), one, &bf16));
+    fw_test_must(fw_checkpoint_export(fw_test_path(out, "model"), one, &bf16, NULL));
     end(resident, "an export");
 
     begin(&resident);

@@ -26,10 +26,10 @@ static void test_saving(void **unused) {
     fw_checkpoint_writer w;
     fw_test_must(fw_dir_make(there));
     fw_test_must(FW_NEW_ARRAY(range, (size_t)table->unit_n));
-    fw_test_must(fw_checkpoint_begin(&w, here, fw_lab.source, table, state.step, PLACE_N));
+    fw_test_must(fw_checkpoint_begin(&w, here, fw_lab.source, table, FW_OPTIMIZER_ADAMW, state.step, PLACE_N));
     for (int i = 0; i < PLACE_N; i++) {
         fw_checkpoint_even_ranges(range, table, i, PLACE_N);
-        const fw_checkpoint_share share = {i, PLACE_N, range, fw_test_from_memory, NULL, NULL};
+        const fw_checkpoint_share share = {i, PLACE_N, range, fw_test_from_memory, NULL, NULL, FW_OPTIMIZER_ADAMW};
         fw_test_must(fw_checkpoint_write_part(&part[i], i == 0 ? w.staged.path_tmp : there, table, &share));
     }
     fw_status status = fw_checkpoint_commit(&w, table, part, PLACE_N, &state);

@@ -332,7 +332,7 @@ static int learns_slowly(fw_comm *c, void *context) {
                                   .epsilon = 1e-8f,
                                   .grad_scale = 1,
                                   .step = step};
-            FW_RANK_CHECK(fw_optimizer_update(lab.shard, &lab.model.table, lab.device, &o) == FW_OK);
+            FW_RANK_CHECK(fw_optimizer_update(lab.shard, &lab.model.table, lab.device, &o, &lab.step.optim) == FW_OK);
         }
         const void *w;
         FW_RANK_CHECK(fw_shard_begin(lab.shard, FW_SHARD_PASS_FORWARD, false) == FW_OK);

@@ -56,7 +56,7 @@ enum { CASE_N = sizeof cases / sizeof *cases };
 static int check_memory(fw_comm *c, const fw_test_lab *lab) {
     const fw_shard_bytes *b = &lab->plan.frozen.bytes;
     const fw_param_table *frozen = fw_model_frozen(&lab->model), *trained = fw_model_trained(&lab->model);
-    FW_RANK_CHECK(b->gradient == 0 && b->moments == 0 && b->gradient_units == 0 && b->staging == 0);
+    FW_RANK_CHECK(b->gradient == 0 && b->state == 0 && b->gradient_units == 0 && b->staging == 0);
     for (int32_t i = 0; i < frozen->param_n; i++)
         for (int32_t k = 0; k < trained->param_n; k++)
             FW_RANK_CHECK(strcmp(frozen->param[i].name, trained->param[k].name) != 0);
