@@ -28,8 +28,8 @@ train() {
 }
 
 for optim in sgd lion lion_8bit lamb adafactor adamw_8bit; do
-  arguments=(--optim $optim)
-  [ $optim = sgd ] && arguments+=(--optim_args momentum=0.9,nesterov=true)
+  arguments=(--optim "$optim")
+  [ "$optim" = sgd ] && arguments+=(--optim_args "momentum=0.9,nesterov=true")
   train "${arguments[@]}" --output_dir $optim --num_processes 2 --strategy zero3 --save_steps 2 --per_device_train_batch_size 1
   grep -qF "loss" out || fail "$optim: no loss"
   # it goes on bit by bit from step 2, on the same ranks
