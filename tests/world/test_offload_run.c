@@ -20,7 +20,7 @@
 static const char *const usual = "--max_steps 6 --save_strategy no --per_device_train_batch_size 2";
 
 static void train(const char *name, const char *more) {
-    char words[1024];
+    char words[2048];
     snprintf(words, sizeof words, "%s %s", usual, more);
     assert_int_equal(fw_test_run_train(name, 0, words), 0);
 }
@@ -60,6 +60,34 @@ static void test_same_losses(void **state) {
         train(plain, words);
         snprintf(words, sizeof words, "--num_processes %d --strategy %s %s", runs[i].world, runs[i].strategy,
                  runs[i].more);
+        train(name, words);
+        expect_same(name, plain);
+    }
+}
+
+/* State of every optimizer, paged where it has that name, on a model of more blocks than there are buffers. */
+static void test_optimizers(void **state) {
+    (void)state;
+    static const char *const runs[][3] = {
+        {"adamw_torch", "--optim paged_adamw_32bit", "--strategy zero2 --num_processes 2"},
+        {"adamw_8bit", "--optim paged_adamw_8bit", "--strategy zero3 --num_processes 2"},
+        {"adamw_8bit", "--optim adamw_8bit --offload_optimizer nvme", "--strategy zero3 --num_processes 2"},
+        {"lion_32bit", "--optim lion_32bit --offload_optimizer nvme --offload_params nvme", "--strategy ddp"},
+        {"lamb", "--optim lamb --offload_optimizer nvme", "--strategy zero2 --num_processes 2"},
+        {"adafactor", "--optim adafactor --offload_optimizer nvme", "--strategy zero3 --num_processes 2"},
+        {"sgd", "--optim sgd --optim_args momentum=0.9 --offload_optimizer nvme", "--strategy ddp"}};
+    const char *deep = fw_test_path(fw_run_dir, "deep");
+    assert_int_equal(fw_test_write_model(deep, "llama_deep", FW_TEST_VOCAB_N), FW_OK);
+    assert_int_equal(fw_test_write_tokenizer(deep, FW_TEST_SMOLLM2), FW_OK);
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        char plain[64], name[64], words[FW_TEST_PATH_BYTES + 512];
+        snprintf(plain, sizeof plain, "optim-%d", (int)i);
+        snprintf(name, sizeof name, "optim-away-%d", (int)i);
+        const char *arguments = strstr(runs[i][1], "--optim_args momentum=0.9");
+        snprintf(words, sizeof words, "--model %s --max_steps 3 --optim %s %s %s", deep, runs[i][0], runs[i][2],
+                 arguments != NULL ? "--optim_args momentum=0.9" : "");
+        train(plain, words);
+        snprintf(words, sizeof words, "--model %s --max_steps 3 %s %s", deep, runs[i][1], runs[i][2]);
         train(name, words);
         expect_same(name, plain);
     }
@@ -187,8 +215,9 @@ static void test_memory(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_losses), cmocka_unit_test(test_resume),
-                                       cmocka_unit_test(test_adapter),     cmocka_unit_test(test_foreign),
-                                       cmocka_unit_test(test_refusals),    cmocka_unit_test(test_memory)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_losses), cmocka_unit_test(test_optimizers),
+                                       cmocka_unit_test(test_resume),      cmocka_unit_test(test_adapter),
+                                       cmocka_unit_test(test_foreign),     cmocka_unit_test(test_refusals),
+                                       cmocka_unit_test(test_memory)};
     return cmocka_run_group_tests(tests, fw_test_run_setup, fw_test_run_teardown);
 }
