@@ -159,6 +159,7 @@ static fw_status show_all(shower *s) {
     fw_status status = FW_OK;
     FW_TRY(fw_encoder_create(&s->encoder, s->source.tokenizer));
     FW_TRY(fw_sources_find(&sources, s->o->dataset_name));
+    fw_sources_say_aside(&sources);
     for (int32_t i = 0; i < sources.path_n && s->left_n > 0 && status == FW_OK; i++)
         status = show_file(s, sources.path[i]);
     if (status == FW_OK && s->left_n == s->o->num_samples)

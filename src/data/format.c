@@ -37,18 +37,6 @@ int fw_format_has_extension(const char *name, const char *extension) {
     return n > m && strcasecmp(name + n - m, extension) == 0;
 }
 
-int fw_format_is_data_name(const char *name) {
-    char bare[4096];
-    size_t n = strlen(name);
-    if (n >= sizeof bare) return 0;
-    memcpy(bare, name, n + 1);
-    if (fw_format_has_extension(bare, ".gz")) bare[n - 3] = 0;
-    if (fw_format_has_extension(bare, ".zst")) bare[n - 4] = 0;
-    for (int i = 0; i < EXTENSION_N; i++)
-        if (fw_format_has_extension(bare, extensions[i].extension)) return 1;
-    return 0;
-}
-
 static int is_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 
 int fw_format_is_blank(const char *text, size_t text_bytes) {
@@ -67,6 +55,28 @@ static int format_of_name(fw_format *out, const char *bare) {
         return 1;
     }
     return 0;
+}
+
+/* Without the ending of a compression; returns 0 when the name is too long for any file. */
+static int bare_name(char bare[4096], const char *name) {
+    const size_t n = strlen(name);
+    if (n >= 4096) return 0;
+    memcpy(bare, name, n + 1);
+    if (fw_format_has_extension(bare, ".gz"))
+        bare[n - 3] = 0;
+    else if (fw_format_has_extension(bare, ".zst"))
+        bare[n - 4] = 0;
+    return 1;
+}
+
+int fw_format_of_data_name(fw_format *out, const char *name) {
+    char bare[4096];
+    return bare_name(bare, name) && format_of_name(out, bare);
+}
+
+int fw_format_is_markdown_name(const char *name) {
+    char bare[4096];
+    return bare_name(bare, name) && fw_format_has_extension(bare, ".md");
 }
 
 fw_status fw_format_find(fw_format *out, size_t *start, const char *name, const char *bare, const char *text,

@@ -37,8 +37,9 @@ typedef struct fw_records {
  * that is not read, by name). */
 fw_status fw_format_find(fw_format *out, size_t *start, const char *name, const char *bare, const char *text,
                          size_t text_bytes);
-/* Does a file of this name hold conversations? What a folder is searched for. */
-int fw_format_is_data_name(const char *name);
+/* Does a file of this name hold conversations, and in which format by its name? What a folder is searched for. */
+int fw_format_of_data_name(fw_format *out, const char *name);
+int fw_format_is_markdown_name(const char *name); /* plain text, but papers rather than data */
 int fw_format_is_blank(const char *text, size_t text_bytes);
 int fw_format_has_extension(const char *name, const char *extension);
 

@@ -66,6 +66,7 @@ fw_status fw_data_prepare(fw_dataset **out, fw_dataset **held_out, const fw_prep
     if (held_out != NULL) *held_out = NULL;
     FW_TRY(fw_sources_find(&sources, p->name));
     sources.max_samples = o->max_samples;
+    if (p->told == NULL || !p->told->is_known) fw_sources_say_aside(&sources); /* one rank of a machine says it */
     FW_TRY_OR(fw_dataset_load_cached(&d, &sources, p->tokenizer, p->chat, &options, &cache), done);
     if (held_out != NULL && o->val_size > 0 && d->sample_n > 0) {
         fw_dataset *all = d;

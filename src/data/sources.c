@@ -2,7 +2,9 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
-#include "data/format.h"
+#include "base/log.h"
+#include "base/strbuf.h"
+#include "data/sources_parts.h"
 
 #include <errno.h>
 #include <glob.h>
@@ -10,37 +12,11 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { FOLDER_DEPTH_MAX = 16 };
-
-static fw_status add_path(fw_sources *s, const char *path) {
+fw_status fw_sources_add_path(fw_sources *s, const char *path) {
     FW_TRY(FW_GROW_ARRAY(s->path, (size_t)s->path_n + 1));
     FW_TRY(fw_strdup(&s->path[s->path_n], path));
     s->path_n++;
     return FW_OK;
-}
-
-/* Files by name, folders below, hidden ones left alone. */
-static fw_status add_folder(fw_sources *s, const char *folder, int depth) {
-    char **names = NULL;
-    size_t n = 0;
-    if (depth > FOLDER_DEPTH_MAX)
-        return fw_fail(FW_ERR_INPUT, "%s lies more than %d folders deep", folder, FOLDER_DEPTH_MAX);
-    FW_TRY(fw_dir_list(&names, &n, folder));
-    fw_status status = FW_OK;
-    for (size_t i = 0; i < n; i++) {
-        char *path = NULL;
-        if (names[i][0] == '.') continue;
-        FW_TRY_OR(fw_path_join(&path, folder, names[i]), done);
-        if (fw_dir_exists(path))
-            status = add_folder(s, path, depth + 1);
-        else if (fw_format_is_data_name(names[i]))
-            status = add_path(s, path);
-        fw_free(path);
-        FW_TRY_OR(status, done);
-    }
-done:
-    fw_dir_list_free(names, n);
-    return status;
 }
 
 static fw_status add_pattern(fw_sources *s, const char *pattern) {
@@ -50,8 +26,8 @@ static fw_status add_pattern(fw_sources *s, const char *pattern) {
     if (result != 0) return fw_fail(FW_ERR_INPUT, "no file matches %s", pattern);
     fw_status status = FW_OK;
     for (size_t i = 0; i < found.gl_pathc && status == FW_OK; i++)
-        status =
-            fw_dir_exists(found.gl_pathv[i]) ? add_folder(s, found.gl_pathv[i], 0) : add_path(s, found.gl_pathv[i]);
+        status = fw_dir_exists(found.gl_pathv[i]) ? fw_sources_add_folder(s, found.gl_pathv[i])
+                                                  : fw_sources_add_path(s, found.gl_pathv[i]);
     globfree(&found);
     return status;
 }
@@ -60,12 +36,12 @@ static fw_status add_pattern(fw_sources *s, const char *pattern) {
 static fw_status add_files(fw_sources *s, const char *written) {
     if (fw_dir_exists(written)) {
         int32_t before = s->path_n;
-        FW_TRY(add_folder(s, written, 0));
+        FW_TRY(fw_sources_add_folder(s, written));
         if (s->path_n == before)
             return fw_fail(
                 FW_ERR_INPUT,
                 "the folder %s holds no file of conversations (.jsonl, .json, .parquet, .csv, .txt, also .gz "
-                "and .zst)",
+                "and .zst; README, LICENSE and .md files only when they are named themselves)",
                 written);
         return FW_OK;
     }
@@ -76,7 +52,7 @@ static fw_status add_files(fw_sources *s, const char *written) {
             "there is no dataset %s; check the path (a file of conversations, a folder of such or a pattern: "
             "docs/data-format.md; data sets are not fetched from the Hub)",
             written);
-    return add_path(s, written);
+    return fw_sources_add_path(s, written);
 }
 
 /* "data.jsonl:0.5": cuts off the weight at the last colon, unless a file has that name. Returns 0 for a bad weight. */
@@ -137,9 +113,25 @@ done:
     return status;
 }
 
+/* As many names as a line is read for. */
+enum { NAMED_MAX = 8 };
+
+void fw_sources_say_aside(const fw_sources *s) {
+    fw_strbuf line = {0};
+    fw_status status = FW_OK;
+    for (int32_t i = 0; i < s->aside_n && i < NAMED_MAX && status == FW_OK; i++)
+        status = fw_strbuf_printf(&line, "%s%s", i > 0 ? ", " : "", s->aside[i]);
+    if (status == FW_OK && s->aside_n > NAMED_MAX)
+        status = fw_strbuf_printf(&line, " and %d more", s->aside_n - NAMED_MAX);
+    if (status == FW_OK && s->aside_n > 0) fw_log_info("left aside: %s", line.data);
+    fw_strbuf_fini(&line);
+}
+
 void fw_sources_fini(fw_sources *s) {
     for (int32_t i = 0; i < s->set_n; i++) fw_free(s->set[i].written);
     for (int32_t i = 0; i < s->path_n; i++) fw_free(s->path[i]);
+    for (int32_t i = 0; i < s->aside_n; i++) fw_free(s->aside[i]);
+    fw_free(s->aside);
     fw_free(s->set);
     fw_free(s->path);
     *s = (fw_sources){0};

@@ -2,8 +2,8 @@
  *
  *   SET[,SET...]   SET = PATH or PATH:WEIGHT
  *
- * A path is a file, a folder (all files of conversations in it and below, by their names) or a pattern of the shell
- * ("data/part-*.jsonl"). A weight is how often the set's conversations are learnt in an epoch: 2 takes each twice, 0.5
+ * A path is a file, a folder (the files of conversations in it and below, by their names; not its README, LICENSE and the
+ * like: sources_folder.c) or a pattern of the shell ("data/part-*.jsonl"). A weight is how often the set's conversations are learnt in an epoch: 2 takes each twice, 0.5
  * half of them. Backslash before a comma or a colon makes it part of the path. */
 #ifndef FW_DATA_SOURCES_H
 #define FW_DATA_SOURCES_H
@@ -23,11 +23,15 @@ typedef struct fw_sources {
     int32_t set_n;
     char **path; /* in the order of the sets; inside a set by name */
     int32_t path_n;
+    char **aside; /* what of the folders is not read */
+    int32_t aside_n;
     int64_t max_samples; /* rows to read of each set, from its first; 0: all. Set by the caller */
 } fw_sources;
 
 /* Errors: FW_ERR_INPUT (nothing is there, a folder without such files), FW_ERR_OPTION (a bad weight), FW_ERR_NOMEM. */
 fw_status fw_sources_find(fw_sources *out, const char *text);
+/* Log what is left aside in one line; nothing when nothing is. */
+void fw_sources_say_aside(const fw_sources *sources);
 void fw_sources_fini(fw_sources *sources); /* takes a zeroed one */
 
 #endif

@@ -56,7 +56,7 @@ has "chat.json.gz: JSON, shape sharegpt, 1 row, 1 used"
 has "table.csv: CSV, shape alpaca, 2 rows, 2 used"
 has "plain.txt: plain text, shape text, 2 rows, 2 used"
 has "t.parquet: Parquet, shape text, 20 rows, 20 used"
-expect 0 "" data stats "$data" --model "$model" --json # the folder itself: the same files
+expect 0 "" data stats "$data/*" --model "$model" --json # a pattern: the same files
 value 28 'r["rows"]'
 value 27 'r["used"]'
 value "{'no_assistant': 1}" 'r["dropped"]'
@@ -145,12 +145,12 @@ cp "$data/table.csv" "$folder/a,b.csv"
 expect 0 "rows      4: 4 used" data stats "$folder/a,b.csv" "$data/table.csv" --model "$model"
 
 # what val_size holds out is not in the figures, as in training
-expect 0 "rows      28: 27 used, 1 left out" data stats "$data" --model "$model" --val_size 5
+expect 0 "rows      28: 27 used, 1 left out" data stats "$data/*" --model "$model" --val_size 5
 has "held out  5 conversations"
-expect 0 "" data stats "$data" --model "$model" --val_size 5 --json
+expect 0 "" data stats "$data/*" --model "$model" --val_size 5 --json
 value "(27, 5, 22)" '(r["used"], r["held_out"], r["conversations_an_epoch"])'
 value 22 'sum(b["rows"] for b in r["lengths"])'
-expect 2 "val_size 27 holds out 27 of 27 conversations" data check "$data" --model "$model" --allow_dropped --val_size 27
+expect 2 "val_size 27 holds out 27 of 27 conversations" data check "$data/*" --model "$model" --allow_dropped --val_size 27
 
 # the cache: used again, damaged and made anew, limited
 expect 0 "" data stats "$data/talk.jsonl" --model "$model" --dataset_cache_dir "$folder/kept"
