@@ -65,6 +65,19 @@ train --model pico --output_dir small --num_processes 2 --strategy zero2 --optim
 python3 "$FW_SOURCE_DIR/tests/checkpoint/read_checkpoint.py" small/step-00000003 >tensors || fail "the reader of the page"
 grep -q "exp_avg_sq_col" tensors || fail "the reader does not find the columns"
 
+# saved behind the training, and with the state elsewhere: the same
+train --optim adamw_8bit --output_dir behind --num_processes 2 --strategy zero3 --save_steps 2 --save_async \
+  --per_device_train_batch_size 1
+expect 0 "0 of" ckpt diff adamw_8bit/step-00000003 --against behind/step-00000003 --moments
+for place in cpu nvme; do
+  train --optim adamw_8bit --output_dir away-$place --num_processes 2 --strategy zero3 --save_steps 2 \
+    --offload_optimizer $place --per_device_train_batch_size 1
+  expect 0 "0 of" ckpt diff adamw_8bit/step-00000003 --against away-$place/step-00000003 --moments
+done
+train --optim paged_adamw_8bit --output_dir paged --num_processes 2 --strategy zero3 --save_steps 2 \
+  --per_device_train_batch_size 1
+expect 0 "0 of" ckpt diff adamw_8bit/step-00000003 --against paged/step-00000003 --moments
+
 # a resume under another optimizer
 expect 2 "has the state of optimizer lamb, and this run's is adafactor" train --model model --dataset data.jsonl \
   --output_dir lamb --optim adafactor --max_steps 4 --num_processes 1
