@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/hash.h"
+#include "base/plural.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -104,23 +105,64 @@ fw_status fw_dataset_split(fw_dataset **train, fw_dataset **val, fw_dataset *d, 
     return status;
 }
 
-static int64_t copies(const fw_dataset *d, const fw_sample *sample, const double *weight, uint64_t seed) {
-    const double w = weight[d->source[sample->source].set], whole = floor(w);
-    const double u = (double)(draw(sample, seed) >> 11) * 0x1p-53;
-    return (int64_t)whole + (u < w - whole);
+/* Which of a set's conversations are taken once more than the whole part of its weight says. */
+typedef struct place {
+    uint64_t drawn;
+    int64_t sample;
+} place;
+
+static int compare_places(const void *a, const void *b) {
+    const place *x = a, *y = b;
+    if (x->drawn != y->drawn) return x->drawn < y->drawn ? -1 : 1;
+    return (x->sample > y->sample) - (x->sample < y->sample); /* copies of one conversation */
 }
 
-static fw_status weigh(fw_dataset **out, fw_dataset *d, const double *weight, uint64_t seed) {
+static int32_t set_of(const fw_dataset *d, int64_t sample) { return d->source[d->sample[sample].source].set; }
+
+/* once_more[s] becomes 1 for exactly n * (weight - whole) conversations of the set, rounded: those that draw the lowest. */
+static fw_status choose(uint8_t *once_more, place *places, const fw_dataset *d, int32_t set, double weight,
+                        uint64_t seed) {
     int64_t n = 0;
-    for (int64_t s = 0; s < d->sample_n; s++) n += copies(d, &d->sample[s], weight, seed);
-    if (n == 0)
-        return fw_fail(FW_ERR_OPTION, "the weights of the data sets leave none of %lld conversations",
-                       (long long)d->sample_n);
-    FW_TRY(create(out, d, n));
     for (int64_t s = 0; s < d->sample_n; s++)
-        for (int64_t k = copies(d, &d->sample[s], weight, seed); k > 0; k--) add(*out, &d->sample[s]);
+        if (set_of(d, s) == set) places[n++] = (place){draw(&d->sample[s], seed), s};
+    const int64_t more_n = llround((double)n * (weight - floor(weight)));
+    if (n > 0 && more_n == 0 && weight < 1)
+        return fw_fail(
+            FW_ERR_OPTION,
+            "the weight %g leaves none of the %lld conversation%s of the data set that begins with %s; raise "
+            "it, or take the set off the list",
+            weight, (long long)n, fw_plural(n), d->source[d->sample[places[0].sample].source].path);
+    qsort(places, (size_t)n, sizeof *places, compare_places);
+    for (int64_t i = 0; i < more_n; i++) once_more[places[i].sample] = 1;
+    return FW_OK;
+}
+
+static fw_status choose_all(uint8_t *once_more, const fw_dataset *d, const double *weight, int32_t set_n,
+                            uint64_t seed) {
+    place *places;
+    fw_status status = FW_OK;
+    FW_TRY(FW_NEW_ARRAY(places, (size_t)d->sample_n));
+    for (int32_t i = 0; i < set_n && status == FW_OK; i++)
+        if (weight[i] != floor(weight[i])) status = choose(once_more, places, d, i, weight[i], seed);
+    fw_free(places);
+    return status;
+}
+
+static fw_status weigh(fw_dataset **out, fw_dataset *d, const double *weight, int32_t set_n, uint64_t seed) {
+    int64_t n = 0;
+    uint8_t *once_more;
+    fw_status status;
+    FW_TRY(FW_NEW_ARRAY(once_more, (size_t)d->sample_n));
+    FW_TRY_OR(choose_all(once_more, d, weight, set_n, seed), done);
+    for (int64_t s = 0; s < d->sample_n; s++) n += (int64_t)weight[set_of(d, s)] + once_more[s];
+    FW_TRY_OR(create(out, d, n), done);
+    for (int64_t s = 0; s < d->sample_n; s++)
+        for (int64_t k = (int64_t)weight[set_of(d, s)] + once_more[s]; k > 0; k--) add(*out, &d->sample[s]);
     take_counts(*out, d);
-    return fw_dataset_finish(*out);
+    status = fw_dataset_finish(*out);
+done:
+    fw_free(once_more);
+    return status;
 }
 
 fw_status fw_dataset_weigh(fw_dataset **out, fw_dataset *d, const double *weight, int32_t set_n, uint64_t seed) {
@@ -131,7 +173,7 @@ fw_status fw_dataset_weigh(fw_dataset **out, fw_dataset *d, const double *weight
         *out = d;
         return FW_OK;
     }
-    fw_status status = weigh(out, d, weight, seed);
+    fw_status status = weigh(out, d, weight, set_n, seed);
     fw_dataset_destroy(d);
     if (status == FW_OK) return FW_OK;
     fw_dataset_destroy(*out);

@@ -14,8 +14,9 @@
  * Errors: FW_ERR_OPTION when nothing is left to learn, FW_ERR_NOMEM. */
 fw_status fw_dataset_split(fw_dataset **train, fw_dataset **val, fw_dataset *d, double val_size, uint64_t seed);
 
-/* Every set as often as its weight says: 2 lists its conversations twice, 0.5 half of them, the same ones in every epoch.
- * weight: one a set, set_n of them. *out takes the place of d as above; it is d itself when all weights are 1. */
+/* Every set as often as its weight says: 2 lists its conversations twice, 0.5 exactly half of them (rounded), the same ones in
+ * every epoch; 1.5 all of them and half of them again. weight: one a set, set_n of them. *out takes the place of d as above; it
+ * is d itself when all weights are 1. Errors: FW_ERR_OPTION when a weight leaves nothing of a set, FW_ERR_NOMEM. */
 fw_status fw_dataset_weigh(fw_dataset **out, fw_dataset *d, const double *weight, int32_t set_n, uint64_t seed);
 
 #endif

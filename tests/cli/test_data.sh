@@ -141,6 +141,13 @@ rm "$data/table.csv.gz"
 expect 0 "rows      5: 4 used, 1 left out" data stats --dataset_name "$data/talk.jsonl:2,$data/table.csv" --model "$model"
 has "weights   make 6 conversations an epoch of these"
 expect 0 "weights   make 6 conversations an epoch of these" data stats "$data/talk.jsonl:2,$data/table.csv" --model "$model"
+# parts of sets are exact: 20 and half of 20, a quarter of 20, also where all conversations are the same
+for seed in 1 2 3; do
+  expect 0 "weights   make 35 conversations an epoch" data stats "$data/t.parquet:1.5,$data/t.parquet:0.25" --model "$model" --data_seed $seed
+done
+for _ in 1 2 3 4 5 6 7 8 9 10; do sed -n 1p "$data/talk.jsonl"; done >"$folder/copies.jsonl"
+expect 0 "weights   make 3 conversations an epoch" data stats "$folder/copies.jsonl:0.3" --model "$model"
+expect 2 "the weight 0.04 leaves none of the 10 conversations" data stats "$folder/copies.jsonl:0.04" --model "$model"
 cp "$data/table.csv" "$folder/a,b.csv"
 expect 0 "rows      4: 4 used" data stats "$folder/a,b.csv" "$data/table.csv" --model "$model"
 

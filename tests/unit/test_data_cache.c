@@ -418,16 +418,24 @@ static void test_weights(void **state) {
     lab *l = *state;
     fw_dataset *d, *other;
     write_talk(l, 100, 1);
-    const double weights[] = {2, 0.25, 1, 1.5};
-    const int64_t low[] = {200, 10, 100, 135}, high[] = {200, 40, 100, 165};
-    for (int i = 0; i < 4; i++) {
-        assert_int_equal(fw_dataset_weigh(&d, plain(l), &weights[i], 1, 42), FW_OK);
-        assert_in_range(d->sample_n, low[i], high[i]);
-        assert_int_equal(fw_dataset_weigh(&other, plain(l), &weights[i], 1, 42), FW_OK);
-        assert_int_equal(d->hash, other->hash);
-        fw_dataset_destroy(d);
-        fw_dataset_destroy(other);
-    }
+    const double weights[] = {2, 0.25, 1, 1.5, 0.333};
+    const int64_t wanted[] = {200, 25, 100, 150, 33};
+    for (int i = 0; i < 5; i++)
+        for (uint64_t seed = 42; seed < 46; seed++) {
+            assert_int_equal(fw_dataset_weigh(&d, plain(l), &weights[i], 1, seed), FW_OK);
+            assert_int_equal(d->sample_n, wanted[i]);
+            assert_int_equal(fw_dataset_weigh(&other, plain(l), &weights[i], 1, seed), FW_OK);
+            assert_int_equal(d->hash, other->hash);
+            fw_dataset_destroy(d);
+            fw_dataset_destroy(other);
+        }
+    const double half = 0.5; /* another seed, another half */
+    assert_int_equal(fw_dataset_weigh(&d, plain(l), &half, 1, 42), FW_OK);
+    assert_int_equal(fw_dataset_weigh(&other, plain(l), &half, 1, 43), FW_OK);
+    assert_int_equal(d->sample_n, other->sample_n);
+    assert_int_not_equal(d->hash, other->hash);
+    fw_dataset_destroy(d);
+    fw_dataset_destroy(other);
     const double none = 1e-9;
     assert_int_equal(fw_dataset_weigh(&d, plain(l), &none, 1, 42), FW_ERR_OPTION);
 }
