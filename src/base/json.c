@@ -12,7 +12,23 @@
 #include <string.h>
 
 static pthread_once_t hooks_once = PTHREAD_ONCE_INIT;
-static void install_hooks(void) { json_set_alloc_funcs(fw_alloc_raw, fw_free); }
+
+/* jansson's reader goes on when its buffer for a string could not grow, and then reads and writes behind the buffer. So
+ * while it reads, an allocation that failed is tried once more; that one failed is remembered, and reported when jansson is
+ * done (fw_alloc_raw_failed). */
+static _Thread_local int reading;
+static void *allocate(size_t bytes) {
+    void *block = fw_alloc_raw(bytes);
+    return block == NULL && reading ? malloc(bytes ? bytes : 1) : block;
+}
+static void install_hooks(void) { json_set_alloc_funcs(allocate, fw_free); }
+
+static json_t *read_text(const char *text, size_t text_bytes, size_t flags, json_error_t *error) {
+    reading = 1;
+    json_t *value = json_loadb(text, text_bytes, flags, error);
+    reading = 0;
+    return value;
+}
 
 /* JSON sets no bound to integers, and files have them: tokenizer_config.json writes 10^30 for "no limit". jansson
  * refuses what does not fit 64 bits, so such integers are made reals of the same length, digits "ab" at the end
@@ -43,7 +59,7 @@ static json_t *parse_big_integers(const char *text, size_t text_bytes, size_t fl
     memcpy(copy, text, text_bytes);
     copy[text_bytes] = 0;
     soften_big_integers(copy, text_bytes);
-    json_t *value = json_loadb(copy, text_bytes, flags, error);
+    json_t *value = read_text(copy, text_bytes, flags, error);
     fw_free(copy);
     return value;
 }
@@ -58,11 +74,11 @@ fw_status fw_json_parse_at(json_t **out, const char *text, size_t text_bytes, co
         text_bytes -= 3;
     }
     fw_alloc_raw_failed(); /* forget earlier failures */
-    json_error_t error;
+    json_error_t error = {0};
     const size_t flags = JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL;
     json_t *value = fw_json_read(text, text_bytes);
     int failed = fw_alloc_raw_failed();
-    if (value == NULL && !failed) value = json_loadb(text, text_bytes, flags, &error);
+    if (value == NULL && !failed) value = read_text(text, text_bytes, flags, &error);
     if (value == NULL && !failed && json_error_code(&error) == json_error_numeric_overflow)
         value = parse_big_integers(text, text_bytes, flags, &error);
     if (fw_alloc_raw_failed() || failed) { /* also when there is a value: jansson overlooks a failure inside a string */
