@@ -200,6 +200,42 @@ done:
     return status;
 }
 
+static fw_status copy_checkpoint(const char *from, const char *to, int (*is_wished)(void)) {
+    char **names;
+    size_t name_n;
+    FW_TRY(fw_dir_list(&names, &name_n, from));
+    fw_status status = FW_OK;
+    for (size_t i = 0; i < name_n && status == FW_OK; i++) {
+        char *a = NULL, *b = NULL;
+        status = fw_path_join(&a, from, names[i]);
+        if (status == FW_OK) status = fw_path_join(&b, to, names[i]);
+        if (status == FW_OK) status = fw_file_copy(a, b);
+        fw_free(a);
+        fw_free(b);
+        if (status == FW_OK && is_wished != NULL && is_wished())
+            status = fw_fail(FW_ERR_INTERRUPTED, "interrupted while fetching %s", from);
+    }
+    fw_dir_list_free(names, name_n);
+    return status;
+}
+
+fw_status fw_mirror_fetch_checkpoint(char **path, const char *from, const char *output_dir, int (*is_wished)(void)) {
+    const char *name = strrchr(from, '/') + 1;
+    char *local = NULL;
+    fw_staged_folder staged = {0};
+    fw_status status;
+    *path = NULL;
+    FW_TRY_OR(fw_path_join(&local, output_dir, name), done);
+    fw_log_info("fetching %s to %s", from, local);
+    FW_TRY_OR(fw_staged_folder_begin(&staged, local, true), done);
+    FW_TRY_OR(copy_checkpoint(from, staged.path_tmp, is_wished), done);
+    FW_TRY_OR(accept(path, &staged, name), done);
+done:
+    fw_staged_folder_close(&staged);
+    fw_free(local);
+    return status;
+}
+
 fw_status fw_mirror_newest(char **path, const char *to, int64_t before_step) {
     fw_mirror_form f;
     *path = NULL;

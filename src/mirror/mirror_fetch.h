@@ -14,6 +14,9 @@ bool fw_mirror_must_fetch(const char *from);
  * once and may fetch a checkpoint or a folder of them. is_wished: give it up; NULL: never.
  * Errors: FW_ERR_OPTION, FW_ERR_IO (not to be had), FW_ERR_INPUT (it is damaged, or no checkpoint), FW_ERR_INTERRUPTED. */
 fw_status fw_mirror_fetch(char **path, const char *from, const char *output_dir, int (*is_wished)(void));
+/* The same from a mirror that is a folder: from is its MIRROR/step-..., and what has that name in OUTPUT_DIR is replaced once
+ * every byte has been checked. */
+fw_status fw_mirror_fetch_checkpoint(char **path, const char *from, const char *output_dir, int (*is_wished)(void));
 /* fw_checkpoint_newest of the folder that --mirror names; NULL: none, or it is no folder. */
 fw_status fw_mirror_newest(char **path, const char *to, int64_t before_step);
 

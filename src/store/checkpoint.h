@@ -162,6 +162,8 @@ void fw_checkpoint_list_fini(fw_checkpoint_list *list);
  * FW_ERR_INPUT. Tensors are checked by who reads them, and then this is asked again for the one before. */
 fw_status fw_checkpoint_newest(char **path, const char *output_dir, int64_t before_step, bool strict);
 
+/* "step-00000050" gives 50; -1 for any other name of a folder. */
+int64_t fw_checkpoint_step_of(const char *name);
 /* The run goes on from `step`: checkpoints of later steps belong to a course that is given up. They are renamed to
  * "set-aside-step-..." (named in a warning), so that they never count as the newest again. */
 fw_status fw_checkpoint_set_aside_after(const char *output_dir, int64_t step);

@@ -2,12 +2,8 @@
 #ifndef FW_STORE_CHECKPOINT_NAMES_H
 #define FW_STORE_CHECKPOINT_NAMES_H
 
-#include "base/status.h"
+#include "store/checkpoint.h"
 
-#include <stdint.h>
-
-/* "step-00000050" gives 50; -1 for any other name. */
-int64_t fw_checkpoint_step_of(const char *name);
 /* Remove PARENT/NAME. It gets a temporary's name first, so that at no moment a part of it counts. */
 fw_status fw_checkpoint_take_away(const char *parent, const char *name);
 

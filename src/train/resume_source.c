@@ -38,16 +38,80 @@ fw_status fw_resume_source_check(const fw_resume_source *r) {
     return FW_OK;
 }
 
-/* The newest of the folder; where there is none, of the mirror: this may be another machine. */
+static const char *name_in(const char *path) { return strrchr(path, '/') + 1; }
+
+static bool is_in_output(const fw_options *o, const char *prefix, const char *name) {
+    fw_strbuf path = {0};
+    const bool there = fw_strbuf_printf(&path, "%s/%s%s", o->output_dir, prefix, name) == FW_OK &&
+                       fw_dir_exists(fw_strbuf_text(&path));
+    fw_strbuf_fini(&path);
+    return there;
+}
+
+/* The mirror's newest, when it is newer than `local`, which may be NULL. What this folder has set aside is of a course that was
+ * given up, and is not newer for being still in the mirror. */
+static fw_status find_in_mirror(fw_resume_source *r, char **there, const char *local) {
+    const fw_options *o = r->options;
+    const int64_t local_step = local == NULL ? -1 : fw_checkpoint_step_of(name_in(local));
+    for (int64_t before_step = r->mirror_before_step;;) {
+        FW_TRY(fw_mirror_newest(there, o->mirror, before_step));
+        if (*there == NULL) return FW_OK;
+        const int64_t step = fw_checkpoint_step_of(name_in(*there));
+        const bool is_newer = step > local_step, is_given_up = is_in_output(o, "set-aside-", name_in(*there));
+        if (is_newer && (local == NULL || !is_given_up)) return FW_OK;
+        fw_free(*there);
+        *there = NULL;
+        if (!is_newer) return FW_OK;
+        before_step = step;
+    }
+}
+
+/* *checkpoint: of the mirror. It comes into the output folder where that has older ones, or a damaged one of its step, which
+ * would be copied over the sound one; an empty folder reads it where it is. */
+static fw_status bring_here(fw_resume_source *r, char **checkpoint, const char *local) {
+    const fw_options *o = r->options;
+    char *here;
+    if (local == NULL && !is_in_output(o, "", name_in(*checkpoint))) return FW_OK;
+    fw_status status = fw_mirror_fetch_checkpoint(&here, *checkpoint, o->output_dir, fw_interrupt_requested);
+    if (status == FW_ERR_NOMEM || status == FW_ERR_INTERRUPTED) return status;
+    if (status != FW_OK) { /* no room, or damaged after all: reading it will tell */
+        fw_log_warning("%s is not copied to %s, and read where it is: %s", *checkpoint, o->output_dir,
+                       fw_trail_message());
+        return FW_OK;
+    }
+    fw_free(*checkpoint);
+    *checkpoint = here;
+    return FW_OK;
+}
+
+/* The newest of the folder, or of the mirror where that has a newer one: the folder's may be damaged or lost. */
 static fw_status find_newest(fw_resume_source *r, char **checkpoint) {
     const fw_options *o = r->options;
-    FW_TRY(fw_checkpoint_newest(checkpoint, o->output_dir, r->before_step, o->resume_strict));
-    if (*checkpoint != NULL || o->mirror == NULL) return FW_OK;
-    FW_TRY(fw_mirror_newest(checkpoint, o->mirror, r->mirror_before_step));
-    r->found_in_mirror = *checkpoint != NULL;
-    if (*checkpoint != NULL)
-        fw_log_info("%s has no sound checkpoint: going on from the mirror's, %s", o->output_dir, *checkpoint);
-    return FW_OK;
+    char *local = NULL, *there = NULL;
+    FW_TRY(fw_checkpoint_newest(&local, o->output_dir, r->before_step, o->resume_strict));
+    fw_status status = o->mirror == NULL ? FW_OK : find_in_mirror(r, &there, local);
+    if (status != FW_OK && status != FW_ERR_NOMEM && local != NULL) {
+        fw_log_warning("the mirror cannot be looked at: %s", fw_trail_message());
+        status = FW_OK;
+    }
+    FW_TRY_OR(status, done);
+    r->found_in_mirror = there != NULL;
+    if (there == NULL) {
+        *checkpoint = local;
+        return FW_OK;
+    }
+    if (local == NULL)
+        fw_log_info("%s has no sound checkpoint: going on from the mirror's, %s", o->output_dir, there);
+    else
+        fw_log_info("the newest sound checkpoint here is %s: going on from the mirror's, which is newer, %s", local,
+                    there);
+    FW_TRY_OR(bring_here(r, &there, local), done);
+    *checkpoint = there;
+    there = NULL;
+done:
+    fw_free(local);
+    fw_free(there);
+    return status;
 }
 
 fw_status fw_resume_source_next(fw_resume_source *r, char **checkpoint) {

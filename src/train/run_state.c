@@ -11,6 +11,7 @@
 #include "train/job_adapter.h"
 #include "train/resume_source.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -360,6 +361,16 @@ fw_status fw_run_state_export(fw_run_state *s, char **path) {
     return end_of_writing(s, status);
 }
 
+/* The checkpoint that the run has gone on from may be lacking in the mirror. A damaged one of that step is not for it: then the
+ * run has gone on from another place. */
+static bool is_here(const fw_run_state *s, int64_t step) {
+    fw_strbuf path = {0};
+    const bool sound = fw_strbuf_printf(&path, "%s/step-%08" PRId64, s->options->output_dir, step) == FW_OK &&
+                       fw_checkpoint_verify(fw_strbuf_text(&path), false) == FW_OK;
+    fw_strbuf_fini(&path);
+    return sound;
+}
+
 fw_status fw_run_state_start_mirror(fw_run_state *s, int64_t from_step) {
     const fw_options *o = s->options;
     fw_status status = FW_OK;
@@ -377,7 +388,7 @@ fw_status fw_run_state_start_mirror(fw_run_state *s, int64_t from_step) {
         status = fw_options_read_time(&m.timeout_s, o->mirror_timeout, "mirror_timeout");
         if (status == FW_OK) status = fw_mirror_create(&s->mirror, &m);
         fw_comm_host_work_end(s->job->comm);
-        if (status == FW_OK && from_step > 0) fw_mirror_offer(s->mirror, from_step); /* it may lack it */
+        if (status == FW_OK && from_step > 0 && is_here(s, from_step)) fw_mirror_offer(s->mirror, from_step);
     }
     return fw_comm_agree(s->job->comm, status);
 }

@@ -59,6 +59,21 @@ same half/final whole/final
 train 0 "resume    after step 6" --output_dir named --num_processes 2 --max_steps 7 --save_steps 2 \
   --resume_from_checkpoint kept
 
+# the newest of the output folder is damaged, older ones are sound, and the mirror has the newest: that one, and it is mended here
+train 0 "model = ahead/final" --output_dir ahead --num_processes 2 --max_steps 4 --save_steps 2 --mirror behind
+truncate -s 300 ahead/step-00000004/manifest.json
+train 0 "going on from the mirror's, which is newer, behind/step-00000004" --output_dir ahead --num_processes 2 \
+  --max_steps 6 --save_steps 2 --mirror behind
+grep -qF "resume    after step 4" out || fail "it went on from an older one"
+[ ! -e behind/set-aside-step-00000004 ] || fail "the mirror's sound checkpoint was set aside"
+same ahead/step-00000004 behind/step-00000004
+same ahead/final whole/final
+# what was given up here, on purpose, does not come back from a mirror that was not told
+train 0 "set-aside-step-00000006" --output_dir ahead --num_processes 2 --max_steps 5 --save_strategy no \
+  --resume_from_checkpoint ahead/step-00000004
+train 0 "resume    after step 4" --output_dir ahead --num_processes 2 --max_steps 6 --save_steps 2 --mirror behind
+same ahead/final whole/final
+
 # a command: one argument a word, whatever is in it; the pointer; its output in the log
 mkdir "over there"
 put='sh -c "echo copying; rm -rf \"\$2\" && cp -r \"\$1\" \"\$2\"" put {source} "over there/{name}"'
