@@ -55,15 +55,26 @@ done:
 
 static int is_learnt(const shower *s, size_t i) { return i > 0 && s->tokens.trained.mark[i]; }
 
+static fw_loss_weight weight_of(const shower *s, size_t i) {
+    return is_learnt(s, i) ? s->tokens.trained.weight[i] : FW_LOSS_WEIGHT_ONE;
+}
+
+/* Behind what is learnt with another weight than 1. */
+static fw_status put_weight(shower *s, fw_loss_weight weight) {
+    return weight == FW_LOSS_WEIGHT_ONE ? FW_OK : fw_strbuf_printf(&s->text, "\u00d7%g", fw_loss_weight_value(weight));
+}
+
 static fw_status put_text(shower *s) {
     const size_t n = s->tokens.ids.n;
     for (size_t first = 0; first < n;) {
         const int learnt = is_learnt(s, first);
+        const fw_loss_weight weight = weight_of(s, first);
         size_t last = first + 1;
-        while (last < n && is_learnt(s, last) == learnt) last++;
+        while (last < n && is_learnt(s, last) == learnt && weight_of(s, last) == weight) last++;
         if (learnt) FW_TRY(fw_strbuf_puts(&s->text, s->style->learnt));
         FW_TRY(put_stretch(s, first, last, 1));
         if (learnt) FW_TRY(fw_strbuf_puts(&s->text, s->style->context));
+        FW_TRY(put_weight(s, weight));
         first = last;
     }
     return fw_strbuf_putc(&s->text, '\n');
@@ -94,6 +105,8 @@ static fw_status put_tokens(shower *s) {
         if (is_learnt(s, i) && s->style == &coloured) FW_TRY(fw_strbuf_puts(&s->text, s->style->learnt));
         FW_TRY(put_stretch(s, i, i + 1, 0));
         if (is_learnt(s, i) && s->style == &coloured) FW_TRY(fw_strbuf_puts(&s->text, s->style->context));
+        if (weight_of(s, i) != FW_LOSS_WEIGHT_ONE) FW_TRY(fw_strbuf_puts(&s->text, "  "));
+        FW_TRY(put_weight(s, weight_of(s, i)));
         FW_TRY(fw_strbuf_putc(&s->text, '\n'));
     }
     return FW_OK;
@@ -101,12 +114,18 @@ static fw_status put_tokens(shower *s) {
 
 static fw_status put_row(shower *s, const fw_conversation *c) {
     const fw_label_options labels = fw_data_options(&s->source.prepare).labels;
-    int64_t target_n = 0;
+    int64_t target_n = 0, weight = 0;
     FW_TRY(fw_conversation_encode(&s->tokens, s->encoder, &s->source.chat, c, &labels));
     const int64_t n = (int64_t)s->tokens.ids.n;
-    for (size_t i = 0; i < s->tokens.ids.n; i++) target_n += is_learnt(s, i);
+    for (size_t i = 0; i < s->tokens.ids.n; i++)
+        if (is_learnt(s, i)) {
+            target_n++;
+            weight += weight_of(s, i);
+        }
     FW_TRY(fw_strbuf_printf(&s->text, "== %s:%lld: %lld token%s, %lld to learn", c->file, (long long)c->line,
                             (long long)n, fw_plural(n), (long long)target_n));
+    if (weight != target_n * FW_LOSS_WEIGHT_ONE)
+        FW_TRY(fw_strbuf_printf(&s->text, ", with a weight of %g in all", fw_loss_weight_value(weight)));
     if (n > s->o->max_length)
         FW_TRY(fw_strbuf_printf(&s->text, "; longer than max_length %lld (%s)", (long long)s->o->max_length,
                                 fw_truncation_mode_words[s->o->truncation_mode]));

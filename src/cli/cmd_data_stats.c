@@ -96,6 +96,9 @@ static fw_status put_lengths(fw_strbuf *text, const fw_dataset *d) {
                             (long long)s->token_n, (long long)s->target_n,
                             100.0 * (double)s->target_n / (double)s->token_n,
                             (double)s->token_n / (double)d->sample_n));
+    if (d->run_n > 0)
+        FW_TRY(fw_strbuf_printf(text, "weights   the targets weigh %.6g in all (loss_weight)\n",
+                                fw_loss_weight_value(s->weight)));
     FW_TRY(fw_strbuf_printf(text, "longest   %d tokens: %s:%lld\n", longest->n,
                             longest->source >= 0 ? d->source[longest->source].path : d->name,
                             (long long)longest->line));

@@ -34,6 +34,8 @@ static void show_data(const fw_train_summary *s, int rank) {
                 s->dataset->name, (long long)s->dataset->sample_n, fw_plural(s->dataset->sample_n),
                 fw_human_count(tokens, (double)stats->token_n), fw_human_count(targets, (double)stats->target_n),
                 100.0 * (double)stats->target_n / (double)stats->token_n, (long long)stats->longest_n);
+    if (s->dataset->run_n > 0)
+        fw_log_info("weights   the targets weigh %.6g in all (loss_weight)", fw_loss_weight_value(stats->weight));
     if (rank != 0) return; /* all ranks read the same file: one warns of it */
     for (int reason = 0; reason < FW_DROP_REASON_N; reason++)
         if (stats->drop_n[reason] > 0)

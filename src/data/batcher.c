@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/rng.h"
 #include "data/packing.h"
+#include "data/weight_runs.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@ struct fw_batcher {
     int64_t *first;              /* unit_n + 1: cuts in `sample` */
     int64_t *sample;             /* samples of unit 0, of unit 1, ...; in file order inside a unit */
     int64_t *token_n, *target_n; /* of each unit */
+    int64_t *weight;             /* of its targets together */
     uint32_t *order;             /* of order_epoch */
     uint64_t *group_key;         /* group_by_length: of a stretch */
     uint32_t *group_order;
@@ -62,10 +64,12 @@ static fw_status make_units(fw_batcher *b) {
     FW_TRY_OR(FW_NEW_ARRAY(b->first, unit_n + 2), done); /* one more: shifted while filling */
     FW_TRY_OR(FW_NEW_ARRAY(b->token_n, unit_n), done);
     FW_TRY_OR(FW_NEW_ARRAY(b->target_n, unit_n), done);
+    FW_TRY_OR(FW_NEW_ARRAY(b->weight, unit_n), done);
     for (int64_t s = 0; s < d->sample_n; s++) {
         b->first[bin[s] + 2]++;
         b->token_n[bin[s]] += d->sample[s].n;
         b->target_n[bin[s]] += d->sample[s].target_n;
+        b->weight[bin[s]] += fw_weight_runs_sum(d, &d->sample[s]);
     }
     for (size_t u = 2; u < unit_n + 2; u++) b->first[u] += b->first[u - 1];
     for (int64_t s = 0; s < d->sample_n; s++) b->sample[b->first[bin[s] + 1]++] = s;
@@ -140,6 +144,7 @@ void fw_batcher_destroy(fw_batcher *b) {
     fw_free(b->sample);
     fw_free(b->token_n);
     fw_free(b->target_n);
+    fw_free(b->weight);
     fw_free(b->order);
     fw_free(b->group_key);
     fw_free(b->group_order);
@@ -217,6 +222,10 @@ int64_t fw_batcher_window_targets(fw_batcher *b, int64_t epoch, int64_t step_in_
     return window_sum(b, epoch, step_in_epoch, b->target_n);
 }
 
+int64_t fw_batcher_window_weight(fw_batcher *b, int64_t epoch, int64_t step_in_epoch) {
+    return window_sum(b, epoch, step_in_epoch, b->weight);
+}
+
 int64_t fw_batcher_window_tokens(fw_batcher *b, int64_t epoch, int64_t step_in_epoch) {
     return window_sum(b, epoch, step_in_epoch, b->token_n);
 }
@@ -235,6 +244,17 @@ static fw_status find_slots(fw_batcher *b, int64_t epoch, int64_t step, int64_t 
     return FW_OK;
 }
 
+/* A row has the weight of its target, the token behind it. */
+static void add_weights(fw_batch *batch, const fw_dataset *d, const fw_sample *sample) {
+    fw_loss_weight *weight = batch->weight_N + batch->n;
+    int64_t first, last;
+    for (int64_t i = 0; i < sample->n; i++) weight[i] = FW_LOSS_WEIGHT_ONE;
+    fw_weight_runs_of(d, sample, &first, &last);
+    if (last > first) batch->is_weighted = 1;
+    for (int64_t k = first; k < last; k++)
+        for (int32_t i = 0; i < d->run[k].n; i++) weight[d->run[k].first - sample->first - 1 + i] = d->run[k].weight;
+}
+
 static void add_document(fw_batch *batch, const fw_dataset *d, int64_t sample) {
     const int32_t *id = d->id + d->sample[sample].first;
     const uint8_t *trained = d->trained + d->sample[sample].first;
@@ -246,6 +266,7 @@ static void add_document(fw_batch *batch, const fw_dataset *d, int64_t sample) {
         batch->first_N[start + i] = (int32_t)start;
         batch->sample_N[start + i] = (int32_t)sample;
     }
+    if (d->run_n > 0) add_weights(batch, d, &d->sample[sample]);
     batch->n += n;
     batch->target_n += d->sample[sample].target_n;
     batch->document_n++;
@@ -255,7 +276,7 @@ fw_status fw_batcher_fill(fw_batcher *b, int64_t epoch, int64_t step_in_epoch, i
                           fw_batch *batch) {
     int64_t begin, end;
     FW_TRY(find_slots(b, epoch, step_in_epoch, micro_step, rank, &begin, &end));
-    batch->n = batch->target_n = batch->document_n = 0;
+    batch->n = batch->target_n = batch->document_n = batch->is_weighted = 0;
     for (int64_t i = begin; i < end; i++) {
         const uint32_t unit = b->order[i];
         if (b->token_n[unit] > batch->cap_n - batch->n)
@@ -285,6 +306,7 @@ fw_status fw_batch_init(fw_batch *batch, int64_t cap_n) {
     FW_TRY_OR(FW_NEW_ARRAY(batch->position_N, (size_t)cap_n), failed);
     FW_TRY_OR(FW_NEW_ARRAY(batch->first_N, (size_t)cap_n), failed);
     FW_TRY_OR(FW_NEW_ARRAY(batch->sample_N, (size_t)cap_n), failed);
+    FW_TRY_OR(FW_NEW_ARRAY(batch->weight_N, (size_t)cap_n), failed);
     return FW_OK;
 failed:
     fw_batch_fini(batch);
@@ -297,5 +319,6 @@ void fw_batch_fini(fw_batch *batch) {
     fw_free(batch->position_N);
     fw_free(batch->first_N);
     fw_free(batch->sample_N);
+    fw_free(batch->weight_N);
     *batch = (fw_batch){0};
 }

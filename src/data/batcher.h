@@ -46,10 +46,12 @@ int64_t fw_batcher_steps_per_epoch(const fw_batcher *b);
 void fw_batcher_skip(fw_batcher *b, int64_t unit_n);
 /* Micro-steps of this step: accumulation, or fewer in the last step of an epoch. Equal on all ranks. */
 int64_t fw_batcher_micro_steps(const fw_batcher *b, int64_t step_in_epoch);
-/* Tokens and targets of a whole step, over all ranks and micro-steps: targets are the divisor of the loss.
- * Computed locally, since every rank knows every length. */
+/* Tokens and targets of a whole step, over all ranks and micro-steps. Computed locally, since every rank knows every length. */
 int64_t fw_batcher_window_targets(fw_batcher *b, int64_t epoch, int64_t step_in_epoch);
 int64_t fw_batcher_window_tokens(fw_batcher *b, int64_t epoch, int64_t step_in_epoch);
+/* Sum of the targets' weights, in units of fw_loss_weight: the divisor of the loss. Equal to the targets where each counts
+ * as one. */
+int64_t fw_batcher_window_weight(fw_batcher *b, int64_t epoch, int64_t step_in_epoch);
 /* The largest batch that any order can give: the sum of the `micro` longest units. What buffers are sized to. */
 int64_t fw_batcher_max_tokens(const fw_batcher *b);
 /* The most documents that a batch of any order has. */
@@ -57,13 +59,15 @@ int64_t fw_batcher_max_documents(const fw_batcher *b);
 
 /* One micro-batch: documents back to back. Arrays have room for cap_n tokens. */
 typedef struct fw_batch {
-    int32_t *id_N;       /* token ids */
-    int32_t *target_N;   /* the next token of the same document when it is a target, else -1 */
-    int32_t *position_N; /* place in the document, from 0 */
-    int32_t *first_N;    /* index in this batch of the document's first token */
-    int32_t *sample_N;   /* conversation, numbered in file order */
-    int64_t n;           /* tokens; 0: nothing to do for this rank */
-    int64_t target_n;    /* entries of target_N that are not -1 */
+    int32_t *id_N;            /* token ids */
+    int32_t *target_N;        /* the next token of the same document when it is a target, else -1 */
+    int32_t *position_N;      /* place in the document, from 0 */
+    int32_t *first_N;         /* index in this batch of the document's first token */
+    int32_t *sample_N;        /* conversation, numbered in file order */
+    fw_loss_weight *weight_N; /* of the targets, when is_weighted; else all of them count as one */
+    int is_weighted;
+    int64_t n;        /* tokens; 0: nothing to do for this rank */
+    int64_t target_n; /* entries of target_N that are not -1 */
     int64_t document_n;
     int64_t cap_n;
 } fw_batch;

@@ -3,7 +3,7 @@
  * What is asked for is named by a key: a hash of the bytes of the files, of the tokenizer and the template, and of every
  * option that changes a token. A file KEY.fwdata holds, one after another,
  *
- *   ids (int32), flags (a byte each), samples (fw_sample), the report (counts, sources, dropped rows),
+ *   ids (int32), flags (a byte each), samples (fw_sample), runs of weights (fw_weight_run), the report (counts, sources, dropped rows),
  *   a checksum for every 16 MiB of all that, and a footer that says where they stand.
  *
  * It appears under its name only when complete; one process at a time makes it, and others that want it wait. Before it is

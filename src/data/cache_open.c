@@ -1,6 +1,7 @@
 #include "base/alloc.h"
 #include "base/hash.h"
 #include "data/cache_format.h"
+#include "data/weight_runs.h"
 
 #include <stdatomic.h>
 #include <string.h>
@@ -17,7 +18,9 @@ static const char *check_footer(const fw_cache_footer *f, const fw_mapping *m, c
     if (f->token_n > f->table_at / 5 || f->trained_at != f->token_n * 4 || f->sample_at % 8 != 0 ||
         f->sample_at < f->trained_at + f->token_n || f->sample_at > f->table_at ||
         f->sample_n > (f->table_at - f->sample_at) / sizeof(fw_sample) ||
-        f->report_at != f->sample_at + f->sample_n * sizeof(fw_sample) || f->report_bytes > f->table_at - f->report_at)
+        f->run_at != f->sample_at + f->sample_n * sizeof(fw_sample) ||
+        f->run_n > (f->table_at - f->run_at) / sizeof(fw_weight_run) ||
+        f->report_at != f->run_at + f->run_n * sizeof(fw_weight_run) || f->report_bytes > f->table_at - f->report_at)
         return "its parts overlap";
     return NULL;
 }
@@ -51,7 +54,7 @@ static int samples_are_sound(const fw_dataset *d, uint64_t token_n) {
             return 0;
         next += sample->n;
     }
-    return (uint64_t)next == token_n && (uint64_t)d->stats.token_n == token_n;
+    return (uint64_t)next == token_n && (uint64_t)d->stats.token_n == token_n && fw_weight_runs_are_sound(d);
 }
 
 static fw_status read_parts(fw_dataset *d, const fw_cache_footer *f) {
@@ -61,6 +64,8 @@ static fw_status read_parts(fw_dataset *d, const fw_cache_footer *f) {
     d->trained = bytes + f->trained_at;
     d->sample = (fw_sample *)(void *)(bytes + f->sample_at);
     d->sample_n = (int64_t)f->sample_n;
+    d->run = (fw_weight_run *)(void *)(bytes + f->run_at);
+    d->run_n = (int64_t)f->run_n;
     d->hash = f->dataset_hash;
     return samples_are_sound(d, f->token_n) ? FW_OK : fw_fail(FW_ERR_INPUT, "its samples are not sound");
 }

@@ -107,6 +107,9 @@ fw_status fw_cache_writer_commit(fw_cache_writer *w, const fw_dataset *d) {
     FW_TRY_OR(put(w, zeros, (size_t)(-w->at & 7)), done);
     f->sample_at = w->at;
     FW_TRY_OR(put(w, d->sample, (size_t)d->sample_n * sizeof *d->sample), done);
+    f->run_at = w->at;
+    f->run_n = (uint64_t)d->run_n;
+    FW_TRY_OR(put(w, d->run, (size_t)d->run_n * sizeof *d->run), done);
     f->report_at = w->at;
     FW_TRY_OR(fw_cache_report_write(&report, d), done);
     f->report_bytes = report.len_bytes;

@@ -21,12 +21,11 @@ static fw_status encode_text(fw_conversation_tokens *out, fw_encoder *encoder, c
     const bool has_end = special && out->ids.n > 0 && out->ids.id[out->ids.n - 1] == eos;
     if (eos >= 0 && !has_end) FW_TRY(fw_ids_push(&out->ids, eos));
     out->spells_control = !special && fw_tokenizer_spells_special(t, c->text, c->text_bytes);
-    if (out->trained.cap < out->ids.n + 1) {
-        FW_TRY(FW_GROW_ARRAY(out->trained.mark, out->ids.n + 1));
-        out->trained.cap = out->ids.n + 1;
-    }
-    for (size_t i = 0; i < out->ids.n; i++)
+    FW_TRY(fw_trained_reserve(&out->trained, out->ids.n));
+    for (size_t i = 0; i < out->ids.n; i++) {
         out->trained.mark[i] = i >= out->offsets.n || out->offsets.offset[i] >= c->prompt_bytes;
+        out->trained.weight[i] = FW_LOSS_WEIGHT_ONE;
+    }
     out->trained.n = out->ids.n;
     return FW_OK;
 }

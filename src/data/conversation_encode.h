@@ -14,7 +14,7 @@ typedef struct fw_label_options {
 /* Reused from one conversation to the next. Zero-initialise; release with fw_conversation_tokens_fini. */
 typedef struct fw_conversation_tokens {
     fw_ids ids;
-    fw_trained trained; /* one a token: 1 = learnt */
+    fw_trained trained; /* one a token */
     fw_offsets offsets; /* one a token: where it begins in the text; less by the end of text of a plain text */
     /* The text of a conversation of messages, cut by where it comes from; a plain text has no segments. */
     fw_chat_rendering rendering;

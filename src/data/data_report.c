@@ -152,6 +152,7 @@ static fw_status fill(json_t *report, const fw_dataset *d, const fw_dataset *hel
     FW_TRY(add_files(report, d));
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
         FW_TRY(set(report, counts[i].key, json_integer(counts[i].value)));
+    FW_TRY(set(report, "target_weight", json_real(fw_loss_weight_value(stats->weight))));
     FW_TRY(add_dropped(report, d));
     FW_TRY(add_lengths(report, d));
     FW_TRY(fw_dataset_packing(&packing, d, max_length, strategy));

@@ -5,6 +5,7 @@
 #include "base/plural.h"
 #include "base/strbuf.h"
 #include "data/cache.h"
+#include "data/weight_runs.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -33,6 +34,7 @@ static void destroy_one(fw_dataset *d) {
         if (d->base == NULL) {
             fw_free(d->id);
             fw_free(d->trained);
+            fw_free(d->run);
         }
         fw_free(d->sample);
     }
@@ -116,16 +118,27 @@ static fw_status leave_out(fw_dataset *d, fw_drop_reason reason, int64_t line, i
     return list_dropped(d, reason, line, message);
 }
 
-static uint64_t hash_of(const int32_t *id, const uint8_t *trained, int64_t n) {
+static uint64_t hash_of(const fw_dataset *d, const fw_sample *sample) {
     fw_hash hash;
+    int64_t first, last;
     fw_hash_init(&hash);
-    fw_hash_update(&hash, id, (size_t)n * sizeof *id);
-    fw_hash_update(&hash, trained, (size_t)n);
+    fw_hash_update(&hash, d->id + sample->first, (size_t)sample->n * sizeof *d->id);
+    fw_hash_update(&hash, d->trained + sample->first, (size_t)sample->n);
+    fw_weight_runs_of(d, sample, &first, &last);
+    for (int64_t k = first; k < last; k++) {
+        const int64_t words[] = {d->run[k].first - sample->first, d->run[k].n, d->run[k].weight};
+        fw_hash_update(&hash, words, sizeof words);
+    }
     return fw_hash_value(&hash);
 }
 
 fw_status fw_dataset_add(fw_dataset *d, const int32_t *id, const uint8_t *trained, int64_t n, int has_assistant,
                          int64_t line) {
+    return fw_dataset_add_weighted(d, id, trained, NULL, n, has_assistant, line);
+}
+
+fw_status fw_dataset_add_weighted(fw_dataset *d, const int32_t *id, const uint8_t *trained,
+                                  const fw_loss_weight *weight, int64_t n, int has_assistant, int64_t line) {
     const int64_t max_length = d->options.max_length, vocab_size = d->options.vocab_size;
     const int64_t kept_n = max_length > 0 && n > max_length ? max_length : n;
     for (int64_t i = 0; i < n; i++)
@@ -154,14 +167,18 @@ fw_status fw_dataset_add(fw_dataset *d, const int32_t *id, const uint8_t *traine
     uint8_t *trained_to = d->trained + d->stats.token_n;
     memcpy(id_to, id + from, (size_t)kept_n * sizeof *id);
     for (int64_t i = 0; i < kept_n; i++) trained_to[i] = trained[from + i] != 0;
-    d->sample[d->sample_n++] = (fw_sample){.first = d->stats.token_n,
-                                           .n = (int32_t)kept_n,
-                                           .target_n = (int32_t)target_n,
-                                           .hash = hash_of(id_to, trained_to, kept_n),
-                                           .line = line,
-                                           .source = d->source_n - 1};
+    fw_sample *sample = &d->sample[d->sample_n];
+    *sample = (fw_sample){.first = d->stats.token_n,
+                          .n = (int32_t)kept_n,
+                          .target_n = (int32_t)target_n,
+                          .line = line,
+                          .source = d->source_n - 1};
+    if (weight != NULL) FW_TRY(fw_weight_runs_add(d, sample, trained_to, weight + from));
+    sample->hash = hash_of(d, sample);
+    d->sample_n++;
     d->stats.token_n += kept_n;
     d->stats.target_n += target_n;
+    d->stats.weight += fw_weight_runs_sum(d, sample);
     if (kept_n < n) {
         d->stats.truncated_n++;
         d->stats.truncated_token_n += n - kept_n;
@@ -185,6 +202,7 @@ fw_status fw_dataset_join(fw_dataset *d, const fw_dataset *other) {
     const fw_dataset_stats *b = &other->stats;
     FW_TRY(reserve(d, a->token_n + b->token_n, d->sample_n + other->sample_n));
     FW_TRY(join_tokens(d, other));
+    FW_TRY(fw_weight_runs_join(d, other, a->token_n));
     for (int64_t s = 0; s < other->sample_n; s++) {
         fw_sample sample = other->sample[s];
         sample.first += a->token_n;
@@ -204,6 +222,7 @@ fw_status fw_dataset_join(fw_dataset *d, const fw_dataset *other) {
     a->truncated_token_n += b->truncated_token_n;
     a->token_n += b->token_n;
     a->target_n += b->target_n;
+    a->weight += b->weight;
     if (b->longest_n > a->longest_n) a->longest_n = b->longest_n;
     a->reasoning_dropped_n += b->reasoning_dropped_n;
     a->turn_dropped_n += b->turn_dropped_n;
@@ -287,7 +306,7 @@ int64_t fw_dataset_dropped_n(const fw_dataset *d) {
 }
 
 size_t fw_dataset_bytes(const fw_dataset *d) {
-    size_t bytes = (size_t)d->token_cap * (sizeof *d->id + sizeof *d->trained);
+    size_t bytes = (size_t)d->token_cap * (sizeof *d->id + sizeof *d->trained) + (size_t)d->run_cap * sizeof *d->run;
     if (d->mapping.data == NULL) bytes += (size_t)d->sample_n * sizeof *d->sample;
     return d->base != NULL ? bytes + fw_dataset_bytes(d->base) : bytes;
 }

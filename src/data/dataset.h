@@ -2,7 +2,8 @@
  *
  * A dataset is one flat array of token ids with a flag per token ("trained": the model is to learn to
  * predict this token), cut into samples, one conversation each. Token i is a *target* when it is trained and
- * i > 0 inside its sample: the first token has nothing before it to be predicted from.
+ * i > 0 inside its sample: the first token has nothing before it to be predicted from. A target counts as one in the
+ * loss, but for those in `run` (data/weight_runs.h).
  *
  * Conversations longer than max_length are cut or dropped and counted. A conversation that has no target left
  * is dropped and counted by reason: it would add nothing to any gradient. A set without one target is an error.
@@ -12,6 +13,7 @@
 #define FW_DATA_DATASET_H
 
 #include "base/file.h"
+#include "base/loss_weight.h"
 #include "base/status.h"
 #include "base/threads.h"
 #include "data/conversation_encode.h"
@@ -43,6 +45,7 @@ typedef struct fw_dataset_stats {
     int64_t truncated_n;              /* kept, but cut to max_length */
     int64_t truncated_token_n;        /* tokens cut off them */
     int64_t token_n, target_n;        /* of the kept */
+    int64_t weight;                   /* sum of the targets' weights, in units of fw_loss_weight */
     int64_t longest_n;                /* tokens of the longest kept */
     int64_t reasoning_dropped_n;      /* assistant messages whose reasoning the template leaves out */
     int64_t turn_dropped_n;           /* messages that the template leaves out */
@@ -54,11 +57,18 @@ typedef struct fw_dataset_stats {
 typedef struct fw_sample {
     int64_t first;
     int32_t n, target_n;
-    uint64_t hash; /* of its ids and flags */
+    uint64_t hash; /* of its ids, flags and weights */
     int64_t line;  /* where it stands in its source */
     int32_t source;
     int32_t reserved; /* 0 */
 } fw_sample;
+
+/* Targets of one sample, neighbours, that have one weight, and that not 1. */
+typedef struct fw_weight_run {
+    int64_t first; /* token */
+    int32_t n;
+    fw_loss_weight weight;
+} fw_weight_run;
 
 /* A file that was read. */
 typedef struct fw_dataset_source {
@@ -85,6 +95,8 @@ typedef struct fw_dataset {
     uint8_t *trained; /* as many, 0 or 1 */
     fw_sample *sample;
     int64_t sample_n;
+    fw_weight_run *run; /* in the order of the tokens; of all samples, or of all those that it is a selection of */
+    int64_t run_n;      /* 0: every target counts the same */
     fw_dataset_source *source;
     int32_t source_n;
     fw_dropped *dropped;
@@ -93,11 +105,11 @@ typedef struct fw_dataset {
     uint64_t hash; /* of what is learnt and in which order: tells a resumed run that the data is the same */
     fw_dataset_options options;
     /* ---- inside ---- */
-    int64_t token_cap, sample_cap, dropped_cap;
+    int64_t token_cap, sample_cap, run_cap, dropped_cap;
     int from_cache;                /* the tokens are mapped */
-    fw_mapping mapping;            /* holds id, trained and sample when its data is not NULL */
+    fw_mapping mapping;            /* holds id, trained, sample and run when its data is not NULL */
     struct fw_cache_writer *spill; /* tokens go there while it is made */
-    struct fw_dataset *base;       /* holds id and trained of a selection */
+    struct fw_dataset *base;       /* holds id, trained and run of a selection */
     int user_n;                    /* selections that use it */
 } fw_dataset;
 
@@ -115,6 +127,9 @@ void fw_dataset_destroy(fw_dataset *d); /* takes NULL */
 fw_status fw_dataset_create(fw_dataset **out, const char *name, const fw_dataset_options *options);
 fw_status fw_dataset_add(fw_dataset *d, const int32_t *id, const uint8_t *trained, int64_t n, int has_assistant,
                          int64_t line);
+/* With the weights of the tokens that are trained, all above 0; NULL: all are one. */
+fw_status fw_dataset_add_weighted(fw_dataset *d, const int32_t *id, const uint8_t *trained,
+                                  const fw_loss_weight *weight, int64_t n, int has_assistant, int64_t line);
 /* Count a row that takes no part; the message is that of this thread's trail. */
 fw_status fw_dataset_drop(fw_dataset *d, fw_drop_reason reason, int64_t line);
 /* What is added from now on is of this file. */

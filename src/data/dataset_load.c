@@ -46,8 +46,8 @@ static fw_status encode(load *l, part *p, const fw_conversation *c, fw_row_place
     p->dataset->stats.turn_dropped_n += (int64_t)p->tokens.turn_dropped_n;
     p->dataset->stats.spelt_n += p->tokens.spells_control;
     p->dataset->stats.mark_ignored_n += (int64_t)p->tokens.mark_ignored_n;
-    status = fw_dataset_add(p->dataset, p->tokens.ids.id, p->tokens.trained.mark, (int64_t)p->tokens.ids.n,
-                            c->has_assistant, c->line);
+    status = fw_dataset_add_weighted(p->dataset, p->tokens.ids.id, p->tokens.trained.mark, p->tokens.trained.weight,
+                                     (int64_t)p->tokens.ids.n, c->has_assistant, c->line);
     if (status == FW_ERR_INPUT) place->reason = FW_DROP_VOCABULARY;
     return status;
 }

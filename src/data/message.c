@@ -1,6 +1,7 @@
 /* One message into the form that a template sees. */
 #include "data/shape_parts.h"
 
+#include <math.h>
 #include <string.h>
 
 const char *fw_message_role(const char *word) {
@@ -32,32 +33,41 @@ static fw_status read_role(fw_message *out, json_t *message, const char *where, 
                : fw_shape_json_ok(json_object_set_new(message, "role", json_string(out->role)));
 }
 
-/* Programs know three names for it; the mark leaves the message. */
+/* A mark as a number: negative when it is none. A weight may be any number from 0 on; train says yes or no. */
+static double mark_value(const json_t *value, int is_weight) {
+    const double number = json_is_number(value)    ? json_number_value(value)
+                          : json_is_boolean(value) ? json_is_true(value)
+                                                   : -1;
+    if (is_weight) return number <= FW_LOSS_WEIGHT_LARGEST ? number : -1;
+    return number == 0 || number == 1 ? number : -1;
+}
+
+/* Programs know several names for them; they leave the message. */
 static fw_status read_marks(fw_message *out, json_t *message, const char *where, fw_row_place *place) {
-    static const char *const keys[] = {"loss_weight", "weight", "train", "training"};
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        const json_t *value = json_object_get(message, keys[i]);
+    static const struct {
+        const char *key;
+        int is_weight;
+    } marks[] = {{"loss_weight", 1}, {"weight", 1}, {"train", 0}, {"training", 0}};
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
+        const char *key = marks[i].key;
+        const json_t *value = json_object_get(message, key);
         if (value == NULL) continue;
         if (!json_is_null(value)) {
-            double weight = json_is_number(value)    ? json_number_value(value)
-                            : json_is_boolean(value) ? (double)json_is_true(value)
-                                                     : -1;
-            if (weight > 0 && weight != 1)
-                return fw_row_refuse(
-                    place, FW_DROP_MARK,
-                    "\"%s\" of %s is %g: only 0 and 1 (false and true) are known, as each target counts the "
-                    "same in the loss; to have rows count less or more, put them into a file of their own, "
-                    "with a weight: --dataset rows.jsonl:0.5",
-                    keys[i], where, weight);
-            if (weight != 0 && weight != 1)
-                return fw_row_refuse(place, FW_DROP_MARK, "\"%s\" of %s must be 0 or 1 (false or true)", keys[i],
-                                     where);
-            fw_learn learn = weight == 1 ? FW_LEARN_YES : FW_LEARN_NO;
-            if (out->learn != FW_LEARN_AS_ASKED && out->learn != learn)
+            const double number = mark_value(value, marks[i].is_weight);
+            if (!(number >= 0))
+                return fw_row_refuse(place, FW_DROP_MARK,
+                                     marks[i].is_weight ? "\"%s\" of %s must be a number from 0 to %d"
+                                                        : "\"%s\" of %s must be 0 or 1 (false or true)",
+                                     key, where, FW_LOSS_WEIGHT_LARGEST);
+            const fw_loss_weight weight = (fw_loss_weight)lrint(number * FW_LOSS_WEIGHT_ONE);
+            const fw_learn learn = weight > 0 ? FW_LEARN_YES : FW_LEARN_NO;
+            const int differs = marks[i].is_weight && out->weight != 0 && out->weight != weight;
+            if (differs || (out->learn != FW_LEARN_AS_ASKED && out->learn != learn))
                 return fw_row_refuse(place, FW_DROP_MARK, "%s has marks that contradict each other", where);
             out->learn = learn;
+            if (marks[i].is_weight) out->weight = weight;
         }
-        json_object_del(message, keys[i]);
+        json_object_del(message, key);
     }
     return FW_OK;
 }

@@ -13,7 +13,7 @@ static const struct {
     [FW_DROP_CONTENT] = {"content that is no text", "content"},
     [FW_DROP_MEDIA] = {"images, sound or video", "media"},
     [FW_DROP_TOOLS] = {"tools or tool calls that cannot be read", "tools"},
-    [FW_DROP_MARK] = {"a weight that is neither 0 nor 1", "mark"},
+    [FW_DROP_MARK] = {"a weight or mark that cannot be used", "mark"},
     [FW_DROP_TEMPLATE] = {"refused by the chat template", "template"},
     [FW_DROP_VOCABULARY] = {"tokens that the model does not have", "vocabulary"},
     [FW_DROP_ROW_N] = {"unknown", "unknown"},

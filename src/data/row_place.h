@@ -16,7 +16,7 @@ typedef enum fw_drop_reason {
     FW_DROP_CONTENT,      /* content that is no text */
     FW_DROP_MEDIA,        /* an image, sound or film */
     FW_DROP_TOOLS,        /* tools or tool calls that cannot be read */
-    FW_DROP_MARK,         /* a loss_weight that is neither 0 nor 1 */
+    FW_DROP_MARK,         /* a loss_weight or a mark that cannot be used */
     FW_DROP_TEMPLATE,     /* the chat template refuses it */
     FW_DROP_VOCABULARY,   /* a token that the model does not have */
     FW_DROP_ROW_N,        /* so many are faults of the row */

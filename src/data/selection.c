@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/hash.h"
 #include "base/plural.h"
+#include "data/weight_runs.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -22,6 +23,8 @@ static fw_status create(fw_dataset **out, fw_dataset *base, int64_t n) {
     base->user_n++;
     d->id = base->id;
     d->trained = base->trained;
+    d->run = base->run;
+    d->run_n = base->run_n;
     d->from_cache = base->from_cache;
     fw_status status = FW_OK;
     for (int32_t i = 0; i < base->source_n && status == FW_OK; i++) {
@@ -42,6 +45,7 @@ static void add(fw_dataset *d, const fw_sample *sample) {
     d->stats.conversation_n++;
     d->stats.token_n += sample->n;
     d->stats.target_n += sample->target_n;
+    d->stats.weight += fw_weight_runs_sum(d, sample);
     if (sample->n > d->stats.longest_n) d->stats.longest_n = sample->n;
     if (sample->source >= 0 && sample->source < d->source_n) d->source[sample->source].used_n++;
 }

@@ -30,6 +30,25 @@ static fw_status norm_rows(const fw_model *m, fw_device *d, const fw_unit_weight
                               g->rms_eps, n, 1, g->C, m->t);
 }
 
+/* Losses of target rows [first, first + c), whose logits are there, and with grad_scale > 0 the gradient of the logits. Rows
+ * are independent of each other, so neighbours of one weight take a call each, at no cost for the products around it. */
+static fw_status losses(const fw_model *m, fw_device *d, fw_activations *a, const fw_micro_batch *b, int64_t first,
+                        int64_t c, float grad_scale) {
+    const int64_t V = m->config.V, last = first + c;
+    const fw_loss_weight *weight = grad_scale > 0 ? b->weight_n : NULL;
+    for (int64_t from = first, to = last; from < last; from = to, to = last) {
+        float scale = grad_scale;
+        if (weight != NULL) {
+            for (to = from + 1; to < last && weight[to] == weight[from];) to++;
+            scale *= (float)fw_loss_weight_value(weight[from]);
+        }
+        void *dlogits = grad_scale > 0 ? fw_at(a->dlogits_cV, (from - first) * V, m->t) : NULL;
+        FW_TRY(fw_cross_entropy(d, a->loss_n + from, dlogits, a->logits_cV + (from - first) * V, b->label_n + from,
+                                to - from, V, scale, m->t));
+    }
+    return FW_OK;
+}
+
 /* Loss of target rows [first, first + c); with grad_scale > 0 also their share of the head's gradient, and norm_nC becomes
  * the gradient of itself: its old values are not needed any more once the chunk is done. */
 static fw_status loss_of_chunk(const fw_model *m, fw_device *d, const fw_unit_weights *w, fw_activations *a,
@@ -39,8 +58,7 @@ static fw_status loss_of_chunk(const fw_model *m, fw_device *d, const fw_unit_we
     float *dhead_VC = fw_gradient(w, m->edge.head);
     void *norm_cC = fw_at(a->norm_nC, first * g->C, m->t);
     FW_TRY(fw_matmul_forward(d, a->logits_cV, norm_cC, head_VC, NULL, c, g->V, g->C, m->t, FW_F32));
-    FW_TRY(fw_cross_entropy(d, a->loss_n + first, grad_scale > 0 ? a->dlogits_cV : NULL, a->logits_cV,
-                            b->label_n + first, c, g->V, grad_scale, m->t));
+    FW_TRY(losses(m, d, a, b, first, c, grad_scale));
     if (grad_scale == 0) return FW_OK;
     if (dhead_VC != NULL) FW_TRY(fw_matmul_backward_weight(d, dhead_VC, a->dlogits_cV, norm_cC, c, g->V, g->C, m->t));
     return fw_matmul_backward_input(d, norm_cC, a->dlogits_cV, head_VC, c, g->V, g->C, m->t);

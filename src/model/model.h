@@ -21,6 +21,7 @@
 #ifndef FW_MODEL_MODEL_H
 #define FW_MODEL_MODEL_H
 
+#include "base/loss_weight.h"
 #include "device/device.h"
 #include "model/adapter.h"
 #include "model/param_table.h"
@@ -77,16 +78,17 @@ typedef struct fw_unit_weights {
     float *g;
 } fw_unit_weights;
 
-/* A micro-batch in device memory; borrowed. */
+/* A micro-batch, in device memory where nothing else is said; borrowed. */
 typedef struct fw_micro_batch {
     int64_t N;
-    const int32_t *id_N;       /* token ids, checked against V */
-    const int32_t *position_N; /* position in the document, < P */
-    const int32_t *first_N;    /* row of the document's first token */
-    int64_t n;                 /* rows with a target */
-    const int32_t *row_n;      /* which rows, ascending */
-    const int32_t *label_n;    /* the token each of them must predict */
-    const uint64_t *key_N;     /* of each row, for dropout; NULL: nothing is dropped */
+    const int32_t *id_N;            /* token ids, checked against V */
+    const int32_t *position_N;      /* position in the document, < P */
+    const int32_t *first_N;         /* row of the document's first token */
+    int64_t n;                      /* rows with a target */
+    const int32_t *row_n;           /* which rows, ascending */
+    const int32_t *label_n;         /* the token each of them must predict */
+    const fw_loss_weight *weight_n; /* of each of them in the loss, in host memory; NULL: all count as one */
+    const uint64_t *key_N;          /* of each row, for dropout; NULL: nothing is dropped */
 } fw_micro_batch;
 
 /* Bytes of its arrays, when they have room for N rows each; every array starts at a multiple of 64 bytes. */
@@ -162,8 +164,9 @@ typedef struct fw_block_cache {
 
 fw_status fw_edge_embed(const fw_model *m, fw_device *d, const fw_unit_weights *w, fw_activations *a,
                         const fw_micro_batch *b);
-/* Losses of the n target rows to a->loss_n (not summed, not divided). With grad_scale > 0: gradients of head and final
- * norm are added, and a->d_NC becomes the gradient of x[L], all times grad_scale; with 0, only the losses. */
+/* Losses of the n target rows to a->loss_n (not summed, not weighted, not divided). With grad_scale > 0: gradients of head
+ * and final norm are added, and a->d_NC becomes the gradient of x[L], all of the losses times their weights and grad_scale;
+ * with 0, only the losses. */
 fw_status fw_edge_loss(const fw_model *m, fw_device *d, const fw_unit_weights *w, fw_activations *a,
                        const fw_micro_batch *b, float grad_scale);
 fw_status fw_edge_embed_backward(const fw_model *m, fw_device *d, const fw_unit_weights *w, fw_activations *a,

@@ -25,7 +25,8 @@
  *    Where the template has {% generation %} blocks, what is inside them is learnt, and nothing else.
  *
  * Which turns: those of the role "assistant" (FW_CHAT_LAST_TURN: the last of them only), but not the first prompt_n
- * messages; a message's own mark (fw_learn) counts more than its role. */
+ * messages; a message's own mark (fw_learn) counts more than its role, and
+ * all that is learnt of a turn has the weight of its message. */
 #ifndef FW_TEXT_CHAT_H
 #define FW_TEXT_CHAT_H
 
@@ -73,8 +74,9 @@ typedef struct fw_chat_segment {
     size_t offset, bytes; /* where in the rendered text */
     int64_t message;      /* -1: none (default system message, generation prompt, tools) */
     fw_chat_field field;
-    bool generation; /* inside a {% generation %} block */
-    bool trained;    /* learnt; set by fw_chat_encode */
+    bool generation;       /* inside a {% generation %} block */
+    bool trained;          /* learnt; set by fw_chat_encode */
+    fw_loss_weight weight; /* of what is learnt */
 } fw_chat_segment;
 
 /* "template", "content", "tool arguments", ... */
@@ -104,11 +106,13 @@ fw_status fw_chat_render(fw_chat_rendering *out, const fw_chat_template *chat, c
                          unsigned flags);
 void fw_chat_rendering_fini(fw_chat_rendering *rendering);
 
-/* One byte per id: 1 = learnt. Zero-initialise; release with fw_trained_fini. */
+/* Of every id: is it learnt? Zero-initialise; release with fw_trained_fini. */
 typedef struct fw_trained {
-    uint8_t *mark;
+    uint8_t *mark;          /* 1 = learnt */
+    fw_loss_weight *weight; /* of what is learnt; elsewhere without meaning */
     size_t n, cap;
 } fw_trained;
+fw_status fw_trained_reserve(fw_trained *trained, size_t n); /* room for n in all */
 void fw_trained_fini(fw_trained *trained);
 
 /* Render, then append ids, the byte of the text where each begins, and marks. Equal to encoding the rendered text

@@ -9,7 +9,17 @@
 
 void fw_trained_fini(fw_trained *trained) {
     fw_free(trained->mark);
+    fw_free(trained->weight);
     *trained = (fw_trained){0};
+}
+
+fw_status fw_trained_reserve(fw_trained *trained, size_t n) {
+    if (n <= trained->cap) return FW_OK;
+    const size_t cap = n + trained->cap / 2;
+    FW_TRY(FW_GROW_ARRAY(trained->mark, cap));
+    FW_TRY(FW_GROW_ARRAY(trained->weight, cap));
+    trained->cap = cap;
+    return FW_OK;
 }
 
 /* Roles that may be a part of a control token, as in '<|' + role + '|>'. Any other word could make one that no template
@@ -62,15 +72,12 @@ static fw_status find_controls(fw_chat_rendering *r, const fw_tokenizer *t, cons
 static fw_status put_marks(fw_trained *trained, const fw_chat_rendering *r, const fw_offsets *offsets,
                            size_t offset_n) {
     size_t n = offsets->n - offset_n, segment = 0;
-    if (n > trained->cap - trained->n) {
-        size_t cap = trained->n + n + trained->cap / 2;
-        FW_TRY(FW_GROW_ARRAY(trained->mark, cap));
-        trained->cap = cap;
-    }
-    for (size_t i = 0; i < n; i++) {
+    FW_TRY(fw_trained_reserve(trained, trained->n + n));
+    for (size_t i = 0; i < n; i++, trained->n++) {
         size_t offset = offsets->offset[offset_n + i];
         while (segment + 1 < r->segment_n && offset >= r->segment[segment + 1].offset) segment++;
-        trained->mark[trained->n++] = r->segment_n > 0 && r->segment[segment].trained;
+        trained->mark[trained->n] = r->segment_n > 0 && r->segment[segment].trained;
+        trained->weight[trained->n] = trained->mark[trained->n] ? r->segment[segment].weight : FW_LOSS_WEIGHT_ONE;
     }
     return FW_OK;
 }

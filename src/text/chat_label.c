@@ -10,6 +10,7 @@
 typedef struct stretch {
     size_t start, end;
     int64_t message; /* -1: any */
+    fw_loss_weight weight;
 } stretch;
 
 typedef struct labeller {
@@ -21,6 +22,7 @@ typedef struct labeller {
     int32_t end_of_turn;
     stretch *list;
     size_t list_n;
+    fw_loss_weight weight; /* of the turn at hand */
 } labeller;
 
 static bool is_assistant(const json_t *message) {
@@ -31,6 +33,12 @@ static bool is_assistant(const json_t *message) {
 
 static fw_learn mark_of(const fw_conversation *c, size_t i) {
     return c->message != NULL && i < c->message_n ? c->message[i].learn : FW_LEARN_AS_ASKED;
+}
+
+static fw_loss_weight weight_of(const fw_conversation *c, int64_t i) {
+    if (c->message == NULL || i < 0 || (size_t)i >= c->message_n || c->message[i].weight == 0)
+        return FW_LOSS_WEIGHT_ONE;
+    return c->message[i].weight;
 }
 
 static bool is_wanted(const labeller *l, size_t i, size_t last, unsigned flags) {
@@ -149,7 +157,7 @@ static bool is_own_words(const fw_chat_segment *s, int64_t message) {
 }
 
 static void add_stretch(labeller *l, size_t start, size_t end, int64_t message) {
-    if (end > start) l->list[l->list_n++] = (stretch){start, end, message};
+    if (end > start) l->list[l->list_n++] = (stretch){start, end, message, l->weight};
 }
 
 /* Where the call ends and its result begins: own is what the model said last, `result` the first byte of the result's own.
@@ -271,6 +279,7 @@ static fw_status paint(labeller *l) {
             inside.offset = from;
             inside.bytes = to - from;
             inside.trained = true;
+            inside.weight = s->weight;
             rest.offset = to;
             rest.bytes = end - to;
             FW_TRY_OR(put(&list, &n, &cap, before), done);
@@ -292,9 +301,10 @@ fw_status fw_chat_label(fw_chat_rendering *r, const fw_chat_template *chat, cons
                         const fw_chat_control *control, size_t control_n, int32_t end_of_turn) {
     const fw_jinja_program *program = c->tools != NULL && chat->with_tools ? chat->with_tools : chat->plain;
     size_t n = json_array_size(c->messages), last = SIZE_MAX;
-    labeller l = {r, chat, c, control, control_n, end_of_turn, NULL, 0};
+    labeller l = {.r = r, .chat = chat, .c = c, .control = control, .control_n = control_n, .end_of_turn = end_of_turn};
     for (size_t i = 0; i < n; i++)
         if (is_assistant(json_array_get(c->messages, i))) last = i;
+    for (size_t i = 0; i < r->segment_n; i++) r->segment[i].weight = weight_of(c, r->segment[i].message);
     if (flags & FW_CHAT_ALL_TOKENS) {
         for (size_t i = 0; i < r->segment_n; i++)
             r->segment[i].trained =
@@ -319,9 +329,11 @@ fw_status fw_chat_label(fw_chat_rendering *r, const fw_chat_template *chat, cons
     FW_TRY(FW_JINJA_NEW_ARRAY(&r->memory, turns, n));
     FW_TRY(FW_JINJA_NEW_ARRAY(&r->memory, next, r->segment_n));
     find_turns(r, turns, n, next);
-    for (size_t i = 0; i < n; i++)
-        if (is_wanted(&l, i, last, flags))
-            FW_TRY(add_turn(&l, &turns[i], i, is_assistant(json_array_get(c->messages, i))));
+    for (size_t i = 0; i < n; i++) {
+        if (!is_wanted(&l, i, last, flags)) continue;
+        l.weight = weight_of(c, (int64_t)i);
+        FW_TRY(add_turn(&l, &turns[i], i, is_assistant(json_array_get(c->messages, i))));
+    }
     qsort(l.list, l.list_n, sizeof *l.list, by_start);
     return paint(&l);
 }

@@ -18,7 +18,7 @@ static inline bool fw_chat_is_blank(const char *text, size_t bytes) {
     return true;
 }
 
-/* Set `trained` of every segment; segments are cut where it changes. control: in order. end_of_turn: the id that ends
+/* Set `trained` and `weight` of every segment; segments are cut where it changes. control: in order. end_of_turn: the id that ends
  * a turn, or -1. Errors: FW_ERR_NOMEM. */
 fw_status fw_chat_label(fw_chat_rendering *rendering, const fw_chat_template *chat, const fw_conversation *conversation,
                         unsigned flags, const fw_chat_control *control, size_t control_n, int32_t end_of_turn);

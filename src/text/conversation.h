@@ -10,12 +10,14 @@
  *                tool_calls     [{"id"?, "type": "function", "function": {"name", "arguments": an object}}]: arguments
  *                               that stood there as a string have been parsed
  *                tool_call_id, name, and any other key of the file's, as it stood there
- *              but not the marks loss_weight, weight and train, which became `learn`.
+ *              but not the marks loss_weight, weight and train, which became `learn` and `weight`.
  *   tools      a JSON array of objects as they stood in the file; documents too.
  *
  * Strings are valid UTF-8 and may hold zero bytes. Keys keep the order of the file. */
 #ifndef FW_TEXT_CONVERSATION_H
 #define FW_TEXT_CONVERSATION_H
+
+#include "base/loss_weight.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -26,7 +28,7 @@
 typedef enum fw_learn {
     FW_LEARN_AS_ASKED, /* it has no mark: the options decide */
     FW_LEARN_NO,       /* loss_weight 0, train false */
-    FW_LEARN_YES       /* loss_weight 1, train true */
+    FW_LEARN_YES       /* loss_weight above 0, train true */
 } fw_learn;
 
 typedef struct fw_message {
@@ -35,6 +37,7 @@ typedef struct fw_message {
     const char *content; /* "" when it is null or missing */
     size_t content_bytes;
     fw_learn learn;
+    fw_loss_weight weight; /* of its targets in the loss; 0: it says none, and they count as one each */
 } fw_message;
 
 /* Everything but `message` is borrowed from the JSON below. */

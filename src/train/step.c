@@ -28,7 +28,7 @@ static fw_status loss(fw_step *s, const fw_micro_batch *b, float grad_scale, fw_
     FW_TRY(fw_units_acquire(&s->units, 0, FW_SHARD_LOSS, grad_scale > 0, &w));
     FW_TRY(fw_edge_loss(s->model, s->device, &w, s->activations, b, grad_scale));
     FW_TRY(fw_units_release(&s->units, 0, FW_SHARD_LOSS));
-    return fw_token_buffers_add_losses(s->tokens, sum, s->activations->loss_n, b->n);
+    return fw_token_buffers_add_losses(s->tokens, sum, s->activations->loss_n, b->weight_n, b->n);
 }
 
 /* Each unit's gradients are handed over as soon as they are complete, and travel while earlier units compute. The edge
@@ -49,9 +49,9 @@ static fw_status backward(fw_step *s, const fw_micro_batch *b, bool last_micro_b
 
 /* The sums of all ranks. */
 static fw_status sum_over_ranks(fw_comm *comm, fw_loss_sum *sum) {
-    int64_t values[3] = {sum->fixed, sum->target_n, sum->not_finite};
-    FW_TRY(fw_comm_sum_i64(comm, values, 3));
-    *sum = (fw_loss_sum){values[0], values[1], values[2]};
+    int64_t values[4] = {sum->fixed, sum->target_n, sum->not_finite, sum->weight};
+    FW_TRY(fw_comm_sum_i64(comm, values, 4));
+    *sum = (fw_loss_sum){values[0], values[1], values[2], values[3]};
     return FW_OK;
 }
 
@@ -95,8 +95,8 @@ static void trace_step(int64_t step, uint64_t start_ns) {
 static fw_status run_step(fw_step *s, int64_t step, int64_t epoch, int64_t step_in_epoch, double learning_rate,
                           fw_step_result *result) {
     int64_t micro_n = fw_batcher_micro_steps(s->batcher, step_in_epoch);
-    int64_t target_n = fw_batcher_window_targets(s->batcher, epoch, step_in_epoch); /* of all ranks and micro-batches */
-    float grad_scale = 1.0f / (float)target_n;
+    int64_t weight = fw_batcher_window_weight(s->batcher, epoch, step_in_epoch); /* of all ranks and micro-batches */
+    float grad_scale = 1.0f / (float)fw_loss_weight_value(weight);
     fw_loss_sum sum = {0};
     uint64_t start_ns = fw_trace_now(), at_ns;
 
@@ -125,7 +125,7 @@ static fw_status run_step(fw_step *s, int64_t step, int64_t epoch, int64_t step_
     *result = (fw_step_result){.loss = fw_loss_mean(&sum),
                                .grad_norm = norm,
                                .token_n = fw_batcher_window_tokens(s->batcher, epoch, step_in_epoch),
-                               .target_n = target_n};
+                               .target_n = fw_batcher_window_targets(s->batcher, epoch, step_in_epoch)};
     return FW_OK;
 }
 

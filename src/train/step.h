@@ -22,7 +22,7 @@ typedef struct fw_step {
 } fw_step;
 
 typedef struct fw_step_result {
-    double loss;               /* mean over the targets of all ranks and micro-batches */
+    double loss;               /* weighted mean over the targets of all ranks and micro-batches */
     double grad_norm;          /* before clipping */
     int64_t token_n, target_n; /* of all ranks */
 } fw_step_result;

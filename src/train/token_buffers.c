@@ -12,6 +12,7 @@ fw_status fw_token_buffers_init(fw_token_buffers *t, fw_device *device, void *me
     FW_TRY_OR(fw_batch_init(&t->host, cap_n), fail);
     FW_TRY_OR(FW_NEW_ARRAY(t->row, (size_t)cap_n), fail);
     FW_TRY_OR(FW_NEW_ARRAY(t->label, (size_t)cap_n), fail);
+    FW_TRY_OR(FW_NEW_ARRAY(t->weight, (size_t)cap_n), fail);
     FW_TRY_OR(FW_NEW_ARRAY(t->loss_n, (size_t)cap_n), fail);
     int32_t **array[FW_MICRO_BATCH_ARRAYS] = {&t->id_N, &t->position_N, &t->first_N, &t->row_n, &t->label_n};
     for (int i = 0; i < FW_MICRO_BATCH_ARRAYS; i++)
@@ -30,6 +31,7 @@ void fw_token_buffers_fini(fw_token_buffers *t) {
     fw_batch_fini(&t->host);
     fw_free(t->row);
     fw_free(t->label);
+    fw_free(t->weight);
     fw_free(t->loss_n);
     fw_free(t->key);
     *t = (fw_token_buffers){0};
@@ -49,6 +51,7 @@ fw_status fw_token_buffers_upload(fw_token_buffers *t, int64_t step, fw_micro_ba
         if (h->target_N[i] < 0) continue;
         t->row[n] = (int32_t)i;
         t->label[n] = h->target_N[i];
+        if (h->is_weighted) t->weight[n] = h->weight_N[i];
         n++;
     }
     size_t N_bytes = (size_t)h->n * sizeof(int32_t), n_bytes = (size_t)n * sizeof(int32_t);
@@ -63,25 +66,30 @@ fw_status fw_token_buffers_upload(fw_token_buffers *t, int64_t step, fw_micro_ba
                             .first_N = t->first_N,
                             .n = n,
                             .row_n = t->row_n,
-                            .label_n = t->label_n};
+                            .label_n = t->label_n,
+                            .weight_n = h->is_weighted ? t->weight : NULL};
     if (t->key == NULL || step == 0) return FW_OK;
     out->key_N = t->key_N;
     return upload_keys(t, step);
 }
 
-fw_status fw_token_buffers_add_losses(fw_token_buffers *t, fw_loss_sum *sum, const float *loss_n, int64_t n) {
+fw_status fw_token_buffers_add_losses(fw_token_buffers *t, fw_loss_sum *sum, const float *loss_n,
+                                      const fw_loss_weight *weight_n, int64_t n) {
     FW_TRY(fw_copy(t->device, t->loss_n, loss_n, (size_t)n * sizeof(float)));
     for (int64_t i = 0; i < n; i++) {
-        if (isfinite(t->loss_n[i]) && t->loss_n[i] < 1e9f)
-            sum->fixed += llrint((double)t->loss_n[i] * 0x1p24);
+        const fw_loss_weight weight = weight_n != NULL ? weight_n[i] : FW_LOSS_WEIGHT_ONE;
+        const double loss = (double)t->loss_n[i] * fw_loss_weight_value(weight);
+        if (isfinite(loss) && loss < 1e9)
+            sum->fixed += llrint(loss * 0x1p24);
         else
             sum->not_finite++;
+        sum->weight += weight;
     }
     sum->target_n += n;
     return FW_OK;
 }
 
 double fw_loss_mean(const fw_loss_sum *sum) {
-    if (sum->not_finite > 0 || sum->target_n == 0) return NAN;
-    return (double)sum->fixed * 0x1p-24 / (double)sum->target_n;
+    if (sum->not_finite > 0 || sum->weight == 0) return NAN;
+    return (double)sum->fixed * 0x1p-24 / fw_loss_weight_value(sum->weight);
 }

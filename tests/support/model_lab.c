@@ -23,6 +23,16 @@ static const int32_t *reference_ints(const fw_test_lab *lab, const char *name, i
     return (const int32_t *)(const void *)fw_test_lab_reference(lab, name, n);
 }
 
+/* With the weights that the options want. */
+static fw_status add(fw_test_lab *lab, int64_t s, const int32_t *id, uint8_t *trained, int32_t n) {
+    fw_loss_weight weight[64];
+    for (int32_t i = 0; i < n && lab->options.weight != NULL; i++) {
+        weight[i] = lab->options.weight(s, i);
+        trained[i] = trained[i] && weight[i] > 0;
+    }
+    return fw_dataset_add_weighted(lab->dataset, id, trained, lab->options.weight != NULL ? weight : NULL, n, 1, s + 1);
+}
+
 /* A document of n tokens, all but the first of which are learnt. */
 static fw_status add_document(fw_test_lab *lab, int64_t s, int32_t n) {
     int32_t id[64];
@@ -32,7 +42,7 @@ static fw_status add_document(fw_test_lab *lab, int64_t s, int32_t n) {
         id[i] = (int32_t)((37 * s + 11 * i * i + 3) % lab->model.config.V);
         trained[i] = i > 0;
     }
-    return fw_dataset_add(lab->dataset, id, trained, n, 1, s + 1);
+    return add(lab, s, id, trained, n);
 }
 
 static fw_status add_reference_documents(fw_test_lab *lab) {
@@ -44,7 +54,7 @@ static fw_status add_reference_documents(fw_test_lab *lab) {
         uint8_t trained[64];
         FW_ASSERT(length[s] <= 64 && at + length[s] <= token_n);
         for (int32_t i = 0; i < length[s]; i++) trained[i] = (uint8_t)target[at + i];
-        if (s >= first && s < last) FW_TRY(fw_dataset_add(lab->dataset, id + at, trained, length[s], 1, s + 1));
+        if (s >= first && s < last) FW_TRY(add(lab, s, id + at, trained, length[s]));
     }
     return FW_OK;
 }

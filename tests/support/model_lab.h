@@ -20,11 +20,12 @@ typedef struct fw_test_lab_options {
     fw_activation_mode mode;
     int64_t recompute_every;
     int64_t micro, accumulation;
-    int64_t chunk_n;                   /* rows of logits at a time; 0: all */
-    int64_t sample_first, sample_n;    /* which documents; 0, 0: all */
-    const int32_t *lengths;            /* documents of so many tokens instead, sample_n of them, at most 64 each */
-    int64_t pack_length;               /* tokens of a packed bin; 0: no packing */
-    fw_comm *comm;                     /* borrowed; NULL: a world of one is made */
+    int64_t chunk_n;                /* rows of logits at a time; 0: all */
+    int64_t sample_first, sample_n; /* which documents; 0, 0: all */
+    const int32_t *lengths;         /* documents of so many tokens instead, sample_n of them, at most 64 each */
+    fw_loss_weight (*weight)(int64_t sample, int32_t token); /* of each target, 0: it is none; NULL: all one */
+    int64_t pack_length;                                     /* tokens of a packed bin; 0: no packing */
+    fw_comm *comm;                                           /* borrowed; NULL: a world of one is made */
     bool shuffle;                      /* a random order every epoch, as in training; else file order */
     bool untie;                        /* give a tied model a head of its own, with the embedding's values */
     const fw_adapter_request *adapter; /* NULL: all of the model is trained */

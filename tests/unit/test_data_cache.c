@@ -59,8 +59,8 @@ static void write_talk(const lab *l, int n, int seed) {
     for (int i = 0; i < n; i++)
         assert_int_equal(fw_strbuf_printf(&text,
                                           "{\"messages\":[{\"role\":\"user\",\"content\":\"How much is %d + %d?\"},"
-                                          "{\"role\":\"assistant\",\"content\":\"%d\"}]}\n",
-                                          i, seed, i + seed),
+                                          "{\"role\":\"assistant\",\"content\":\"%d\"%s}]}\n",
+                                          i, seed, i + seed, i % 3 == 1 ? ",\"loss_weight\":0.5" : ""),
                          FW_OK);
     assert_int_equal(fw_strbuf_puts(&text, "{\"messages\":[{\"role\":\"user\",\"content\":\"?\"}]}\n"), FW_OK);
     assert_int_equal(fw_file_write(l->data, text.data, text.len_bytes), FW_OK);
@@ -91,6 +91,9 @@ static void expect_same(const fw_dataset *a, const fw_dataset *b) {
     assert_memory_equal(a->id, b->id, (size_t)a->stats.token_n * sizeof *a->id);
     assert_memory_equal(a->trained, b->trained, (size_t)a->stats.token_n);
     assert_memory_equal(a->sample, b->sample, (size_t)a->sample_n * sizeof *a->sample);
+    assert_int_equal(a->run_n, b->run_n);
+    assert_true(a->run_n > 0);
+    assert_memory_equal(a->run, b->run, (size_t)a->run_n * sizeof *a->run);
     for (int32_t i = 0; i < a->source_n; i++) {
         assert_string_equal(a->source[i].path, b->source[i].path);
         assert_int_equal(a->source[i].used_n, b->source[i].used_n);

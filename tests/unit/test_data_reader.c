@@ -210,7 +210,9 @@ static void test_forms(void **state) {
     refused("{\"messages\": [{\"role\":\"user\"}]}", "messages[0] (user) is missing");
     refused("{\"messages\": [{\"role\":\"assistant\",\"content\":null}]}", "or tool_calls");
     refused("{\"messages\": [{\"role\":\"user\",\"content\":5}]}", "content of messages[0] is not a string");
-    refused("{\"messages\": [{\"role\":\"assistant\",\"content\":\"a\",\"loss_weight\":0.5}]}", "must be 0 or 1");
+    refused("{\"messages\": [{\"role\":\"assistant\",\"content\":\"a\",\"loss_weight\":-0.5}]}",
+            "t.jsonl:1: \"loss_weight\" of messages[0] must be a number from 0 to 1000");
+    refused("{\"messages\": [{\"role\":\"assistant\",\"content\":\"a\",\"loss_weight\":NaN}]}", "t.jsonl:1:");
     refused("{\"tools\": [1], \"messages\": [" TURN("user", "a") "]}", "\"tools\" must be a list of objects");
     /* keys that say nothing are no reason to refuse */
     const char *text = "{\"tools\":[],\"messages\":[{\"role\":\"user\",\"content\":\"a\",\"tool_calls\":null}]}";

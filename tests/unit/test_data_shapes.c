@@ -186,8 +186,47 @@ static void test_marks(void **state) {
             "\"weight\" of messages[0]");
     refused("{\"messages\":[{\"role\":\"user\",\"content\":\"a\",\"weight\":1,\"train\":false}]}", FW_DROP_MARK,
             "contradict");
-    refused("{\"messages\":[{\"role\":\"assistant\",\"content\":\"a\",\"loss_weight\":0.25}]}", FW_DROP_MARK,
-            "is 0.25: only 0 and 1");
+}
+
+#define MARKED(marks) "{\"messages\":[{\"role\":\"assistant\",\"content\":\"a\"," marks "}]}"
+
+/* Weights are kept in 2^-16; what is no number from 0 to 1000 is refused by name. */
+static void test_weights(void **state) {
+    (void)state;
+    static const struct {
+        const char *row;
+        fw_learn learn;
+        fw_loss_weight weight;
+    } read[] = {
+        {MARKED("\"loss_weight\":0.25"), FW_LEARN_YES, FW_LOSS_WEIGHT_ONE / 4},
+        {MARKED("\"weight\":2.5,\"train\":true"), FW_LEARN_YES, FW_LOSS_WEIGHT_ONE * 5 / 2},
+        {MARKED("\"loss_weight\":1000"), FW_LEARN_YES, FW_LOSS_WEIGHT_ONE * 1000},
+        {MARKED("\"loss_weight\":1,\"weight\":true"), FW_LEARN_YES, FW_LOSS_WEIGHT_ONE},
+        {MARKED("\"loss_weight\":0.1,\"weight\":0.1"), FW_LEARN_YES, 6554},
+        {MARKED("\"loss_weight\":0.00001"), FW_LEARN_YES, 1},
+        {MARKED("\"loss_weight\":0.000001"), FW_LEARN_NO, 0}, /* nearest to none */
+        {MARKED("\"loss_weight\":-0.0"), FW_LEARN_NO, 0},
+        {MARKED("\"train\":true"), FW_LEARN_YES, 0},
+        {MARKED("\"weight\":null"), FW_LEARN_AS_ASKED, 0},
+    };
+    for (size_t i = 0; i < sizeof read / sizeof *read; i++) {
+        fw_conversation c;
+        read_row(&c, read[i].row);
+        assert_int_equal(c.message[0].learn, read[i].learn);
+        assert_int_equal(c.message[0].weight, read[i].weight);
+        assert_int_equal(json_object_size(c.message[0].json), 2);
+        fw_conversation_fini(&c);
+    }
+    static const char *const bad[] = {"-1", "-0.001", "1000.5", "1e300", "\"0.5\"", "[1]", "{}"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        char row[128];
+        snprintf(row, sizeof row, MARKED("\"loss_weight\":%s"), bad[i]);
+        refused(row, FW_DROP_MARK, "\"loss_weight\" of messages[0] must be a number from 0 to 1000");
+    }
+    refused(MARKED("\"train\":0.5"), FW_DROP_MARK, "\"train\" of messages[0] must be 0 or 1 (false or true)");
+    refused(MARKED("\"loss_weight\":0.5,\"weight\":1"), FW_DROP_MARK, "contradict");
+    refused(MARKED("\"loss_weight\":0.5,\"train\":false"), FW_DROP_MARK, "contradict");
+    refused(MARKED("\"loss_weight\":0,\"train\":true"), FW_DROP_MARK, "contradict");
 }
 
 static void test_sharegpt(void **state) {
@@ -289,10 +328,10 @@ static void test_allocations(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_messages),    cmocka_unit_test(test_content),         cmocka_unit_test(test_tool_calls),
-        cmocka_unit_test(test_tools),       cmocka_unit_test(test_marks),           cmocka_unit_test(test_sharegpt),
-        cmocka_unit_test(test_alpaca),      cmocka_unit_test(test_prompt_and_text), cmocka_unit_test(test_asked_for),
-        cmocka_unit_test(test_allocations),
+        cmocka_unit_test(test_messages),  cmocka_unit_test(test_content),     cmocka_unit_test(test_tool_calls),
+        cmocka_unit_test(test_tools),     cmocka_unit_test(test_marks),       cmocka_unit_test(test_weights),
+        cmocka_unit_test(test_sharegpt),  cmocka_unit_test(test_alpaca),      cmocka_unit_test(test_prompt_and_text),
+        cmocka_unit_test(test_asked_for), cmocka_unit_test(test_allocations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -123,6 +123,49 @@ static void test_families(void **state) {
     }
 }
 
+/* "text=weight|" of every stretch that is learnt with one weight. */
+static void expect_weights(const char *family, const char *json, const double *weight, unsigned flags,
+                           const char *expected) {
+    fw_text_lab lab;
+    fw_lab_chat chat;
+    fw_strbuf text = {0};
+    fw_text_lab_init_family(&lab, family);
+    fw_lab_chat_init(&chat, json);
+    chat.c.message = chat.message;
+    chat.c.message_n = json_array_size(chat.c.messages);
+    for (size_t i = 0; i < chat.c.message_n; i++) {
+        if (weight[i] < 0) continue; /* it has no mark */
+        chat.message[i].learn = weight[i] > 0 ? FW_LEARN_YES : FW_LEARN_NO;
+        chat.message[i].weight = (fw_loss_weight)(weight[i] * FW_LOSS_WEIGHT_ONE);
+    }
+    assert_int_equal(fw_lab_chat_encode(&chat, &lab, flags), FW_OK);
+    for (size_t i = 0; i < chat.ids.n; i++) {
+        const fw_trained *t = &chat.trained;
+        if (!t->mark[i]) continue;
+        assert_int_equal(fw_tokenizer_decode(lab.tokenizer, &text, &chat.ids.id[i], 1, false), FW_OK);
+        if (i + 1 < chat.ids.n && t->mark[i + 1] && t->weight[i + 1] == t->weight[i]) continue;
+        assert_int_equal(fw_strbuf_printf(&text, "=%g|", fw_loss_weight_value(t->weight[i])), FW_OK);
+    }
+    assert_string_equal(fw_strbuf_text(&text), expected);
+    fw_strbuf_fini(&text);
+    fw_lab_chat_fini(&chat);
+    fw_text_lab_fini(&lab);
+}
+
+/* All that is learnt of a turn has the weight of its message, its end included. */
+static void test_weights(void **state) {
+    (void)state;
+    static const char talk[] = "[" USER("q") "," ASSISTANT("a") "," USER("r") "," ASSISTANT("b") "]";
+    const double weight[] = {-1, 0.5, 2, -1};
+    expect_weights("chatml", talk, weight, 0, "a<|im_end|>=0.5|r<|im_end|>=2|b<|im_end|>=1|");
+    expect_weights("chatml", talk, weight, FW_CHAT_LAST_TURN, "a<|im_end|>=0.5|r<|im_end|>=2|b<|im_end|>=1|");
+    expect_weights("chatml", talk, (const double[]){0, 0.5, -1, 0.25}, FW_CHAT_ALL_TOKENS,
+                   "<|im_start|>assistant\na<|im_end|>\n=0.5|<|im_start|>user\nr<|im_end|>\n=1|"
+                   "<|im_start|>assistant\nb<|im_end|>\n=0.25|");
+    /* a turn that ends with what begins the next one */
+    expect_weights("open_ended", talk, (const double[]){-1, 0.5, -1, 4}, 0, "a<|user|>=0.5|b=4|");
+}
+
 /* Marks on messages, and prompts, count more than roles. */
 static void test_marks(void **state) {
     (void)state;
@@ -366,6 +409,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_labels),
         cmocka_unit_test(test_families),
+        cmocka_unit_test(test_weights),
         cmocka_unit_test(test_marks),
         cmocka_unit_test(test_markers_in_content),
         cmocka_unit_test(test_tokens_from_roles),

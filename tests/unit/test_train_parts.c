@@ -104,14 +104,36 @@ static void test_loss_sum(void **state) {
     assert_int_equal(fw_device_alloc(d, &memory, fw_micro_batch_bytes(N, false), "tokens"), FW_OK);
     assert_int_equal(fw_token_buffers_init(&t, d, memory, N, false, 0), FW_OK);
     fw_loss_sum whole = {0}, parts = {0};
-    assert_int_equal(fw_token_buffers_add_losses(&t, &whole, loss, N), FW_OK);
-    for (int i = N - 1; i >= 0; i--) assert_int_equal(fw_token_buffers_add_losses(&t, &parts, loss + i, 1), FW_OK);
+    assert_int_equal(fw_token_buffers_add_losses(&t, &whole, loss, NULL, N), FW_OK);
+    for (int i = N - 1; i >= 0; i--)
+        assert_int_equal(fw_token_buffers_add_losses(&t, &parts, loss + i, NULL, 1), FW_OK);
     assert_true(whole.fixed == parts.fixed && whole.target_n == parts.target_n);
     double sum = 0;
     for (int i = 0; i < N; i++) sum += (double)loss[i];
     assert_near(fw_loss_mean(&whole), sum / N, 1e-7);
+
+    /* weights: exact too, and all of them one is the same as none */
+    fw_loss_weight weight[N];
+    double weighted = 0, weights = 0;
+    for (int i = 0; i < N; i++) weight[i] = FW_LOSS_WEIGHT_ONE;
+    fw_loss_sum ones = {0};
+    assert_int_equal(fw_token_buffers_add_losses(&t, &ones, loss, weight, N), FW_OK);
+    assert_memory_equal(&ones, &whole, sizeof ones);
+    for (int i = 0; i < N; i++) {
+        weight[i] = 1 + i * 65431 % (3 * FW_LOSS_WEIGHT_ONE);
+        weighted += (double)loss[i] * (double)weight[i] / 65536;
+        weights += (double)weight[i] / 65536;
+    }
+    fw_loss_sum all = {0}, one_by_one = {0};
+    assert_int_equal(fw_token_buffers_add_losses(&t, &all, loss, weight, N), FW_OK);
+    for (int i = N - 1; i >= 0; i--)
+        assert_int_equal(fw_token_buffers_add_losses(&t, &one_by_one, loss + i, weight + i, 1), FW_OK);
+    assert_memory_equal(&all, &one_by_one, sizeof all);
+    assert_int_equal(all.target_n, N);
+    assert_near(fw_loss_mean(&all), weighted / weights, 1e-7);
+
     float nan_loss = NAN;
-    assert_int_equal(fw_token_buffers_add_losses(&t, &whole, &nan_loss, 1), FW_OK);
+    assert_int_equal(fw_token_buffers_add_losses(&t, &whole, &nan_loss, NULL, 1), FW_OK);
     assert_true(isnan(fw_loss_mean(&whole)));
     fw_token_buffers_fini(&t);
     fw_device_free(d, memory, fw_micro_batch_bytes(N, false));
