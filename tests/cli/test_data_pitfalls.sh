@@ -125,7 +125,7 @@ say '{"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "cont
   '{"messages": []}' '{"messages": [{"role": "narrator", "content": "q"}]}' 'no json' '{"prompt": "p"}' \
   '{"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a", "train": 0.5}]}'
 expect 0 "rows      7: 1 used, 6 left out" data stats talk.jsonl
-for reason in "no assistant turn" "no messages" "an unknown role" "cannot be read" "not a shape" "a weight that is neither"; do
+for reason in "no assistant turn" "no messages" "an unknown role" "cannot be read" "not a shape" "a weight or mark that"; do
   grep -qF "1: $reason" out || fail "the reason \"$reason\" is not counted"
 done
 expect 3 "talk.jsonl:3: \"messages\" is empty" train --dataset talk.jsonl --disable_tqdm --max_steps 1 --output_dir run
