@@ -21,16 +21,6 @@ static void warn(const fw_plan_report *r, const fw_options *o) {
         fw_log_warning("--max_length %lld is more than the %lld tokens that the model was made for "
                        "(max_position_embeddings)",
                        (long long)o->max_length, (long long)made_for);
-    if (o->method != FW_METHOD_QLORA) return;
-    const struct {
-        const char *name;
-        bool given;
-    } idle[] = {{"offload_optimizer", o->offload_optimizer != FW_OFFLOAD_NONE},
-                {"offload_params", o->offload_params != FW_OFFLOAD_NONE},
-                {"sync_each_batch", o->sync_each_batch != FW_TOGGLE_AUTO}};
-    for (size_t i = 0; i < sizeof idle / sizeof idle[0]; i++)
-        if (idle[i].given)
-            fw_log_warning("--%s has no effect with --method %s", idle[i].name, fw_method_words[o->method]);
 }
 
 fw_status fw_cli_plan(const fw_options *o) {

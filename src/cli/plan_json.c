@@ -31,7 +31,6 @@ static void put_case(writer *w, json_t *o, const fw_plan_case *c) {
     put(w, o, "disk_bytes", whole(c->disk_bytes));
     put(w, o, "fits", json_boolean(c->possible && c->fits));
     put(w, o, "gradients_held", json_boolean(c->held));
-    put(w, o, "arithmetic", json_boolean(c->arithmetic));
     put(w, o, "wire_bytes", whole(c->wire.bytes));
     put(w, o, "wire_all_gather_bytes", whole(c->wire.gather_bytes + c->wire.update_bytes));
     put(w, o, "wire_reduce_scatter_bytes", whole(c->wire.scatter_bytes));

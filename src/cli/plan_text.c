@@ -143,18 +143,16 @@ static fw_status write_cell(fw_strbuf *out, const fw_plan_case *c, int l, double
 /* On one device all strategies are one. */
 static fw_status write_table(fw_strbuf *out, const fw_plan_table *t, int column_n, bool short_form) {
     uint64_t most = 0;
-    bool arithmetic = false, any_held = false;
+    bool any_held = false;
     for (int i = 0; i < column_n; i++) {
         const fw_plan_case *c = &t->row[i];
         if (c->total_bytes > most) most = c->total_bytes;
-        arithmetic = arithmetic || c->arithmetic;
         any_held = any_held || c->held;
     }
     const bool in_gib = most >= (uint64_t)1 << 30;
     const double unit = in_gib ? gib : mib;
     char name[64];
-    FW_TRY(fw_strbuf_printf(out, "\n%s, memory of a device in %s%s\n", method_words(t->method), in_gib ? "GiB" : "MiB",
-                            arithmetic ? " (arithmetic; training does not have it yet)" : ""));
+    FW_TRY(fw_strbuf_printf(out, "\n%s, memory of a device in %s\n", method_words(t->method), in_gib ? "GiB" : "MiB"));
     FW_TRY(fw_strbuf_printf(out, "%-*s", LABEL_COLUMNS, ""));
     for (int i = 0; i < column_n; i++)
         FW_TRY(fw_strbuf_printf(out, "%*s", CELL_COLUMNS,
@@ -188,11 +186,9 @@ static fw_status write_advice(fw_strbuf *out, const fw_plan_report *r) {
     if (s->recompute != FW_RECOMPUTE_OFF && s->recompute_every > 1)
         snprintf(every, sizeof every, ", gradient_checkpointing_every %lld", (long long)s->recompute_every);
     if (a->fits)
-        FW_TRY(say(out, "recommended",
-                   "%s, strategy %s, gradient_accumulation_steps %lld, gradient_checkpointing %s%s%s",
+        FW_TRY(say(out, "recommended", "%s, strategy %s, gradient_accumulation_steps %lld, gradient_checkpointing %s%s",
                    method_option(a->method), fw_shard_strategy_name(a->strategy), (long long)s->micro_n,
-                   fw_recompute_words[s->recompute], every,
-                   a->best.arithmetic ? " (arithmetic; training does not have it yet)" : ""));
+                   fw_recompute_words[s->recompute], every));
     else
         FW_TRY(say(out, "recommended", "nothing fits here"));
     FW_TRY(paragraph(out, "because", a->reason));

@@ -163,7 +163,12 @@ static fw_status check_plan(fw_options *o) {
         return fw_fail(FW_ERR_OPTION,
                        "method is full, which trains all weights, but use_peft asks for an adapter; leave "
                        "out one of them");
-    if (o->use_peft && o->method == FW_METHOD_AUTO) o->method = FW_METHOD_LORA;
+    if (o->load_in_4bit && o->method == FW_METHOD_LORA)
+        return fw_fail(FW_ERR_OPTION, "method is lora, but load_in_4bit asks for qlora; leave out one of them");
+    if (o->load_in_4bit && !o->use_peft && o->method != FW_METHOD_QLORA)
+        return fw_fail(FW_ERR_OPTION,
+                       "load_in_4bit needs use_peft: weights in 4 bits are frozen, and an adapter is trained");
+    if (o->use_peft && o->method == FW_METHOD_AUTO) o->method = o->load_in_4bit ? FW_METHOD_QLORA : FW_METHOD_LORA;
     return fw_options_resolve_sharding(o);
 }
 

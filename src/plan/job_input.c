@@ -76,6 +76,13 @@ fw_adapter_request fw_plan_adapter_request(const fw_options *o) {
                                 .init = starts[o->lora_init]};
 }
 
+fw_packed_options fw_plan_packed_options(const fw_options *o) {
+    return (fw_packed_options){.kind = o->bnb_4bit_quant_type == FW_BNB_FP4 ? FW_QUANT_FP4 : FW_QUANT_NF4,
+                               .block = FW_QUANT_BLOCK,
+                               .nested = o->use_bnb_nested_quant,
+                               .nested_block = FW_QUANT_NESTED_BLOCK};
+}
+
 fw_status fw_plan_adapted_model(fw_model *m, const fw_model_config *config, fw_dtype t, const fw_options *o) {
     const fw_adapter_request request = fw_plan_adapter_request(o);
     FW_TRY(fw_model_init_adapted(m, config, t, &request));

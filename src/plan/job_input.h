@@ -17,6 +17,8 @@ fw_activation_mode fw_plan_activation_mode(fw_recompute recompute);
 /* The adapter that the options ask for; its texts are theirs. */
 fw_adapter_request fw_plan_adapter_request(const fw_options *options);
 
+/* How QLoRA packs: load_in_4bit and its options. */
+fw_packed_options fw_plan_packed_options(const fw_options *options);
 /* The model with that adapter. Texts of the options are not kept. Errors: as fw_model_init_adapted. */
 fw_status fw_plan_adapted_model(fw_model *out, const fw_model_config *config, fw_dtype t, const fw_options *options);
 

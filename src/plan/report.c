@@ -24,6 +24,7 @@ static fw_status take_options(fw_plan_scenario *s, const fw_options *o) {
     s->device_memory = (uint64_t)o->device_memory;
     s->optim = o->optim;
     s->adapter_r = o->lora_r;
+    s->packed = fw_plan_packed_options(o);
     FW_TRY(fw_wrap_check_class(o->fsdp_transformer_layer_cls_to_wrap, s->model->config.architecture));
     if (s->batch * s->length > INT32_MAX)
         return fw_fail(FW_ERR_OPTION,

@@ -40,11 +40,11 @@ void fw_plan_recompute_all(fw_plan_scenario *s) {
 }
 
 static const fw_model *model_of(const fw_plan_scenario *s) {
-    return s->method == FW_METHOD_LORA ? s->adapted : s->model;
+    return s->method == FW_METHOD_LORA || s->method == FW_METHOD_QLORA ? s->adapted : s->model;
 }
 
 /* Of the device that would compute: on a CPU it is asked, a GPU need not be there. */
-fw_status fw_plan_scenario_scratch(size_t *out, const fw_plan_scenario *s) {
+static fw_status scratch_of(size_t *out, const fw_plan_scenario *s) {
     const fw_activation_options options = activations_of(s);
     fw_activations sized;
     FW_TRY(fw_activations_init(&sized, model_of(s), &options, NULL));
@@ -57,7 +57,7 @@ fw_status fw_plan_scenario_scratch(size_t *out, const fw_plan_scenario *s) {
     return fw_device_scratch_bytes(s->site.device, &l, out);
 }
 
-fw_plan_input fw_plan_scenario_input(const fw_plan_scenario *s, fw_shard_strategy strategy, size_t scratch_bytes) {
+static fw_plan_input input_of(const fw_plan_scenario *s, fw_shard_strategy strategy, size_t scratch_bytes) {
     fw_plan_input in = {.model = model_of(s),
                         .activations = activations_of(s),
                         .shard = s->shard,
@@ -102,6 +102,7 @@ static void take_rows(fw_plan_case *c, const fw_job_plan *p, const fw_plan_scena
     if (card) c->host_bytes = p->memory.away_bytes;
     c->disk_bytes = b->file;
     c->part[FW_PLAN_GATHERED] = b->gathered + b->gradient_units + f->gathered;
+    if (p->unpacked_block >= 0) c->part[FW_PLAN_GATHERED] += a->block[p->unpacked_block].bytes;
     c->part[FW_PLAN_ACTIVATIONS] = activations[0].bytes + activations[1].bytes;
     c->part[FW_PLAN_LOSS] = activations[2].bytes;
     c->arena_bytes = p->memory.device_bytes + p->memory.shared_bytes + p->memory.away_bytes;
@@ -163,18 +164,26 @@ static fw_status take_wire(fw_plan_case *c, const fw_job_plan *p, const fw_plan_
     return FW_OK;
 }
 
-fw_status fw_plan_case_planned(fw_plan_case *c, const fw_plan_scenario *s, fw_shard_strategy strategy) {
+static fw_status plan_case(fw_plan_case *c, const fw_plan_scenario *s, fw_shard_strategy strategy) {
     size_t scratch_bytes;
-    FW_TRY(fw_plan_scenario_scratch(&scratch_bytes, s));
-    const fw_plan_input in = fw_plan_scenario_input(s, strategy, scratch_bytes);
+    FW_TRY(scratch_of(&scratch_bytes, s));
+    fw_plan_input in = input_of(s, strategy, scratch_bytes);
     const fw_memory_budget budget = fw_plan_scenario_budget(s);
-    fw_job_plan p;
-    FW_TRY(fw_job_plan_of(&p, &in, &budget, s->site.world == 1 ? FW_SHARD_DDP : strategy));
+    fw_packed_table packed = {0};
+    fw_job_plan p = {0};
+    fw_status status;
+    if (s->method == FW_METHOD_QLORA) {
+        FW_TRY_OR(fw_packed_table_init(&packed, fw_model_frozen(in.model), &s->packed, NULL, in.model->t), done);
+        in.packed = &packed;
+    }
+    FW_TRY_OR(fw_job_plan_of(&p, &in, &budget, s->site.world == 1 ? FW_SHARD_DDP : strategy), done);
     take_rows(c, &p, s);
     c->held = s->micro_n > 1 && !p.layout.options.sync_each;
     c->trained_n = fw_model_trained(in.model)->parameter_n;
-    fw_status status = take_wire(c, &p, s);
+    FW_TRY_OR(take_wire(c, &p, s), done);
+done:
     fw_job_plan_fini(&p);
+    fw_packed_table_fini(&packed);
     return status;
 }
 
@@ -211,7 +220,7 @@ fw_status fw_plan_case_make(fw_plan_case *c, const fw_plan_scenario *s, fw_shard
     if (!is_possible(c, s)) return FW_OK;
     c->possible = true;
     const bool adapter = s->method == FW_METHOD_LORA || s->method == FW_METHOD_QLORA;
-    FW_TRY(s->method == FW_METHOD_QLORA ? fw_plan_case_qlora(c, s, strategy) : fw_plan_case_planned(c, s, strategy));
+    FW_TRY(plan_case(c, s, strategy));
     judge(c, s);
     c->wire.bytes = c->wire.gather_bytes + c->wire.update_bytes + c->wire.scatter_bytes + c->wire.across_bytes;
     fw_plan_work work = {.micro_n = s->micro_n};

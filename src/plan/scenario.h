@@ -1,7 +1,7 @@
 /* One way to run a training, and what it takes under one strategy: memory by what it is for, bytes on the wire, time.
  *
- * Full fine-tuning and adapters are planned by the code that training allocates by (job_plan.h): equal to the
- * byte. What training does not have yet (4-bit weights) is arithmetic on top (scenario_arithmetic.c), and says so. */
+ * Full fine-tuning and adapters, also on 4-bit weights, are planned by the code that training allocates by (job_plan.h):
+ * equal to the byte. */
 #ifndef FW_PLAN_SCENARIO_H
 #define FW_PLAN_SCENARIO_H
 
@@ -14,8 +14,9 @@ typedef struct fw_plan_scenario {
     const fw_model *model;   /* borrowed */
     const fw_model *adapted; /* the same with the adapter that was asked for, trained beside it; borrowed */
     fw_plan_site site;
-    fw_method method;   /* full, lora or qlora */
-    bool strategy_said; /* else any may be recommended */
+    fw_method method;         /* full, lora or qlora */
+    fw_packed_options packed; /* how qlora packs */
+    bool strategy_said;       /* else any may be recommended */
     fw_shard_strategy strategy;
     int64_t batch, length, micro_n;
     fw_recompute recompute;
@@ -56,7 +57,6 @@ typedef struct fw_plan_case {
     uint64_t limit_bytes;            /* what total may be */
     bool fits;
     bool held;         /* gradients are held until the last micro-batch */
-    bool arithmetic;   /* training does not have this yet */
     int64_t trained_n; /* parameters that are trained */
     fw_plan_wire wire;
     fw_plan_times times;
@@ -71,12 +71,7 @@ void fw_plan_recompute_all(fw_plan_scenario *scenario);
 /* Errors: FW_ERR_NOMEM, FW_ERR_INPUT. */
 fw_status fw_plan_case_make(fw_plan_case *out, const fw_plan_scenario *scenario, fw_shard_strategy strategy);
 
-/* For the files of this room: rows, wire and limit as training has them, then changed by what is arithmetic. */
-fw_status fw_plan_case_planned(fw_plan_case *out, const fw_plan_scenario *scenario, fw_shard_strategy strategy);
-fw_status fw_plan_case_qlora(fw_plan_case *out, const fw_plan_scenario *scenario, fw_shard_strategy strategy);
-fw_plan_input fw_plan_scenario_input(const fw_plan_scenario *scenario, fw_shard_strategy strategy,
-                                     size_t scratch_bytes);
+/* What a rank may take. */
 fw_memory_budget fw_plan_scenario_budget(const fw_plan_scenario *scenario);
-fw_status fw_plan_scenario_scratch(size_t *out, const fw_plan_scenario *scenario);
 
 #endif

@@ -71,10 +71,7 @@ const char *fw_job_quantization(const fw_job *job) {
 
 bool fw_job_packs(fw_packed_options *how, const fw_job *job, const fw_options *o) {
     const char *was = job->has_peft ? fw_peft_folder_base_quantization(&job->peft) : NULL;
-    *how = (fw_packed_options){.kind = o->bnb_4bit_quant_type == FW_BNB_FP4 ? FW_QUANT_FP4 : FW_QUANT_NF4,
-                               .block = FW_QUANT_BLOCK,
-                               .nested = o->use_bnb_nested_quant,
-                               .nested_block = FW_QUANT_NESTED_BLOCK};
+    *how = fw_plan_packed_options(o);
     if (o->load_in_4bit || trains(o) || was == NULL || fw_options_given(o, FW_OPTION_load_in_4bit))
         return o->load_in_4bit;
     for (int kind = 0; kind < FW_QUANT_KIND_N; kind++)

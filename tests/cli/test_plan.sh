@@ -41,7 +41,6 @@ for row in weights gradients "optimizer state" activations "gathered units" "los
 done
 says "recommended"
 says "never over PCIe when training"
-says "training does not have it yet"
 run 0 --model Qwen3-1.7B --gpus 1 --gpu 4090
 says "(a file that stores both holds 2.0 G)"
 run 0 --model SmolLM2-135M --num_processes 2
@@ -60,7 +59,7 @@ check 'all(row["total_bytes"] == sum(row[key] for key in ["weights_bytes", "grad
 check 'all(type(row["fits"]) is bool and type(row["wire_ms"]) is float for row in strategies.values())'
 check 'not any(row["fits"] for row in strategies.values())'
 check 'recommendation["method"] == "lora" and recommendation["strategy"] == "ddp" and recommendation["reason"]'
-check 'set(plan["methods"]) == {"lora", "qlora"} and plan["methods"]["qlora"]["ddp"]["arithmetic"]'
+check 'set(plan["methods"]) == {"lora", "qlora"}'
 check '"what_if" not in plan and not plan["tensor_parallel"]["ruled_in"]'
 run 0 --model Qwen/Qwen2.5-7B --gpus 2 --gpu rtx5090 --json --method full --per_device_train_batch_size 1
 check 'recommendation["strategy"] == "none" and not recommendation["fits"] and "6 of these cards" in recommendation["reason"]'
@@ -76,7 +75,7 @@ check 'len(plan["what_if"]) == 4 and plan["as_asked"]["strategy"] == "zero3"'
 check 'plan["what_if"][0]["gradient_accumulation_steps"] == 8'
 check 'plan["what_if"][1]["case"]["wire_ms"] > 1.9 * plan["as_asked"]["case"]["wire_ms"]'
 check 'plan["what_if"][2]["method"] == "lora"'
-check 'plan["what_if"][3]["case"]["optimizer_bytes"] < 0.3 * plan["as_asked"]["case"]["optimizer_bytes"]'
+check 'plan["what_if"][3]["case"]["optimizer_bytes"] < 0.4 * plan["as_asked"]["case"]["optimizer_bytes"]' # moments of the edge stay in fp32
 
 refuse() { # TEXT ARGUMENTS...
   local text=$1
@@ -128,14 +127,15 @@ refuse "did you mean selective?" --model SmolLM2-135M --gradient_checkpointing s
 refuse "gradient_checkpointing_kwargs: context_fn" --model SmolLM2-135M --gradient_checkpointing_kwargs '{"context_fn": "mine"}'
 run 0 --model SmolLM2-135M --gpus 1 --gpu h100 --gradient_checkpointing_kwargs '{"use_reentrant": false}'
 
-# ---- options that adapters have no use for are named; gradients in bf16 count
-for option in "--offload_optimizer cpu" "--sync_each_batch on"; do
-  # shellcheck disable=SC2086
-  run 0 --model Qwen2.5-7B --gpus 2 --gpu rtx5090 --method qlora $option
-  says "${option% *} has no effect with --method qlora"
-done
+# ---- gradients of adapters in bf16 count; 4-bit weights are planned as training allocates them
 run 0 --model Qwen2.5-7B --gpus 2 --gpu rtx5090 --method lora --lora_r 32 --gradient_dtype bf16 --json
 check '150e6 < strategies["ddp"]["wire_bytes"] < 165e6' # about 1 % of the 15.2 GB of all gradients in bf16
+run 0 --model Llama-3.1-70B --gpus 2 --gpu l40s --use_peft --load_in_4bit --use_bnb_nested_quant --max_length 512 \
+  --per_device_train_batch_size 1 --strategy zero3 --gradient_checkpointing true --json
+check 'strategies["zero3"]["fits"] and strategies["zero3"]["weights_bytes"] * 2 < strategies["ddp"]["weights_bytes"] * 1.01'
+check '17e9 < strategies["zero3"]["weights_bytes"] < 22e9' # half of 70 billion half bytes, their scales, and the edge
+refuse "load_in_4bit needs use_peft" --model Qwen3-8B --gpus 1 --gpu 4090 --load_in_4bit
+refuse "method is lora, but load_in_4bit asks for qlora" --model Qwen3-8B --gpus 1 --gpu 4090 --load_in_4bit --method lora
 run 0 --model meta-llama/Meta-Llama-3.1-8B-Instruct --gpus 1 --gpu h100
 run 0 --model Meta-Llama-3.1-405B --gpus 8 --gpu h100
 
@@ -158,7 +158,7 @@ cat >"$folder/ds.json" <<'JSON'
  "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 8}
 JSON
 run 0 --model Llama-3.1-70B --gpus 8 --gpu h200 --deepspeed "$folder/ds.json" --method full --json
-check 'strategies["zero3"]["optimizer_bytes"] == 0 and not strategies["zero3"]["arithmetic"]'
+check 'strategies["zero3"]["optimizer_bytes"] == 0'
 check '11.9e9 < strategies["zero3"]["host_bytes"] * 8 / 70.55 < 12.3e9'
 check 'recommendation["gradient_accumulation_steps"] == 8'
 # each place by itself: nvme leaves the edge's state and three blocks', offloaded weights are none of the device's

@@ -32,6 +32,7 @@ void fw_test_plan_rank(fw_test_plan *p, int64_t r) {
     fw_model_fini(&p->adapted);
     assert_int_equal(fw_model_init_adapted(&p->adapted, &p->model.config, FW_BF16, &request), FW_OK);
     p->s.adapted = &p->adapted;
+    p->s.packed = (fw_packed_options){.kind = FW_QUANT_NF4, .block = 64, .nested = true, .nested_block = 256};
     p->s.adapter_r = r;
 }
 

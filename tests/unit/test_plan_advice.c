@@ -64,7 +64,7 @@ static void test_recompute(void **state) {
 static void test_adapters(void **state) {
     (void)state;
     fw_plan_advice a = advise((wish){"Qwen2.5-7B", "rtx5090", 1, FW_METHOD_AUTO, 0, false});
-    assert_true(a.fits && a.method == FW_METHOD_LORA && !a.best.arithmetic);
+    assert_true(a.fits && a.method == FW_METHOD_LORA);
     says(&a, "A full fine-tune does not fit on one card");
     says(&a, "If it must be all weights: --method full");
     a = advise((wish){"Qwen2.5-32B", "rtx5090", 1, FW_METHOD_AUTO, 0, false});

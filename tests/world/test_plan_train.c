@@ -105,18 +105,21 @@ static void test_every_world(void **state) {
         }
 }
 
-/* Adapters beside frozen weights: every strategy in worlds of 1 to 4, whatever an adapter keeps and works with in turn. */
+/* Adapters beside frozen weights, also in 4 bits: every strategy in worlds of 1 to 4, whatever an adapter keeps and works with in turn. */
 static void test_adapters(void **state) {
     (void)state;
     static const char *const adapters[] = {
-        "--use_peft --lora_r 4", "--use_peft --lora_r 3 --lora_dropout 0.1 --lora_target_modules q_proj,down_proj",
+        "--use_peft --lora_r 4",
+        "--use_peft --lora_r 3 --lora_dropout 0.1 --lora_target_modules q_proj,down_proj",
         "--use_peft --lora_r 2 --use_dora --lora_layers_to_transform 0",
-        "--use_peft --lora_r 4 --lora_target_modules q_proj --lora_modules_to_save up_proj,embed_tokens"};
+        "--use_peft --lora_r 4 --lora_target_modules q_proj --lora_modules_to_save up_proj,embed_tokens",
+        "--use_peft --lora_r 4 --load_in_4bit",
+        "--use_peft --lora_r 2 --use_dora --load_in_4bit --use_bnb_nested_quant"};
     for (int world = 1; world <= 4; world++)
         for (size_t i = 0; i < sizeof strategies / sizeof *strategies; i++) {
             if (world == 1 && i > 0) continue;
             const int recompute = (world + (int)i) % RECOMPUTE_N;
-            compare(world, strategies[i], recompute, 2, i % 2 == 0 ? "true" : "false", adapters[(world + (int)i) % 4]);
+            compare(world, strategies[i], recompute, 2, i % 2 == 0 ? "true" : "false", adapters[(world + (int)i) % 6]);
         }
 }
 
