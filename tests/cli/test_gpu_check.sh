@@ -39,7 +39,7 @@ out=$("$script" --rehearse machine build memcheck-1 memcheck-2 memcheck-3 memche
 grep -q "MiB set aside; the GPU gave" <<<"$out" || { echo "no comparison of memory: $out"; failed=1; }
 while read -r op; do
   grep -q "^memcheck $op: " <<<"$out" || { echo "the sanitizer does not run $op"; failed=1; }
-done < <(grep -oE '^FW_OP\([a-z_]+' "$FW_SOURCE_DIR/src/device/ops.def" | cut -d'(' -f2)
+done < <(grep -oE '^FW_OP\([a-z0-9_]+' "$FW_SOURCE_DIR/src/device/ops.def" | cut -d'(' -f2)
 # speed against the card's peak: by its whole name
 peak() {
   python3 - "$script" "$1" <<'END'

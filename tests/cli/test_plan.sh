@@ -75,7 +75,8 @@ check 'len(plan["what_if"]) == 4 and plan["as_asked"]["strategy"] == "zero3"'
 check 'plan["what_if"][0]["gradient_accumulation_steps"] == 8'
 check 'plan["what_if"][1]["case"]["wire_ms"] > 1.9 * plan["as_asked"]["case"]["wire_ms"]'
 check 'plan["what_if"][2]["method"] == "lora"'
-check 'plan["what_if"][3]["case"]["optimizer_bytes"] < 0.4 * plan["as_asked"]["case"]["optimizer_bytes"]' # moments of the edge stay in fp32
+# the embedding keeps 32 bits, and every rank has room for what the ranks that own it need: of the edge, 14 % of all
+check '0.33 < plan["what_if"][3]["case"]["optimizer_bytes"] / plan["as_asked"]["case"]["optimizer_bytes"] < 0.37'
 
 refuse() { # TEXT ARGUMENTS...
   local text=$1
