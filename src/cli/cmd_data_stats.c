@@ -5,6 +5,7 @@
 #include "cli/data_source.h"
 #include "cli/terminal.h"
 #include "data/data_report.h"
+#include "train/interrupt.h"
 
 #include <string.h>
 
@@ -174,7 +175,9 @@ static fw_status with_dataset(const fw_options *o, fw_status (*run)(const parts 
     fw_data_source s;
     parts p = {0};
     fw_status status;
+    fw_interrupt_install(); /* what is half in the cache is removed */
     FW_TRY_OR(fw_cli_data_open(&s, o), done);
+    s.prepare.stop = fw_interrupt_requested;
     FW_TRY_OR(fw_data_prepare(&p.learnt, &p.held_out, &s.prepare), done);
     FW_TRY_OR(run(&p, o), done);
 done:

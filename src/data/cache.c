@@ -27,6 +27,7 @@ typedef struct caching {
     fw_cache_key key;
     int is_told; /* the key came from a process that has just used the file */
     const char *path;
+    int disk_failed; /* the folder cannot be used, or its disk is full */
 } caching;
 
 static const char *name_of(const fw_sources *sources) {
@@ -46,7 +47,7 @@ static int is_there(const char *dir, const fw_cache_key *key) {
 }
 
 /* Tokenise into the cache's file, on all threads that there are. */
-static fw_status build(const caching *c) {
+static fw_status build(caching *c) {
     fw_dataset_options options = *c->options;
     fw_cache_writer *writer = NULL;
     fw_dataset *d = NULL;
@@ -56,12 +57,15 @@ static fw_status build(const caching *c) {
         FW_TRY_OR(fw_threads_create(&more, c->cache->machine_thread_n, NULL), done);
         options.threads = more;
     }
-    FW_TRY_OR(fw_cache_writer_create(&writer, c->path, &c->key), done);
+    status = fw_cache_writer_create(&writer, c->path, &c->key);
+    c->disk_failed = status == FW_ERR_IO;
+    FW_TRY_OR(status, done);
     FW_TRY_OR(fw_dataset_create(&d, name_of(c->sources), &options), done);
     d->spill = writer;
     FW_TRY_OR(fw_dataset_fill(d, c->sources, c->tokenizer, c->chat, &options), done);
     FW_TRY_OR(fw_cache_writer_commit(writer, d), done);
 done:
+    c->disk_failed = c->disk_failed || fw_cache_writer_failed(writer);
     fw_dataset_destroy(d);
     fw_cache_writer_destroy(writer);
     fw_threads_destroy(more);
@@ -69,7 +73,7 @@ done:
 }
 
 /* Under the lock: what is there and sound, or made now. */
-static fw_status open_or_build(fw_dataset **out, const caching *c) {
+static fw_status open_or_build(fw_dataset **out, caching *c) {
     const char *name = name_of(c->sources);
     if (fw_file_exists(c->path)) {
         fw_status status = fw_cache_open(out, c->path, &c->key, name, c->options, !c->is_told);
@@ -104,10 +108,14 @@ static fw_status load(fw_dataset **out, caching *c, const char *dir) {
     fw_strbuf path = {0};
     fw_status status;
     int lock = -1;
-    FW_TRY_OR(fw_dir_make(dir), done);
     FW_TRY_OR(name_file(&path, dir, &c->key), done);
     c->path = path.data;
-    FW_TRY_OR(fw_cache_lock(&lock, c->path, c->options->stop), done);
+    status = fw_dir_make(dir);
+    if (status == FW_OK) status = fw_cache_lock(&lock, c->path, c->options->stop);
+    c->disk_failed = status == FW_ERR_IO && c->cache->dir == NULL; /* who names a folder wants that one */
+    FW_TRY_OR(status, done);
+    if (fw_cache_remove_leftovers(dir, c->path) != FW_OK)
+        fw_log_warning("leftovers in the cache of tokenised conversations stay: %s", fw_trail_message());
     FW_TRY_OR(open_or_build(out, c), done);
     status = check_wishes(*out, c->options);
     if (status != FW_OK) {
@@ -140,7 +148,7 @@ fw_status fw_dataset_load_cached(fw_dataset **out, const fw_sources *sources, co
         FW_TRY_OR(fw_cache_find_key(&c.key, sources, chat, options, cache), done);
     status = load(out, &c, dir);
     if (cache->told != NULL) *cache->told = (fw_cache_told){c.key, status == FW_OK};
-    if (status == FW_ERR_IO && cache->dir == NULL) {
+    if (status == FW_ERR_IO && c.disk_failed) {
         fw_log_warning("tokenised conversations cannot be cached and are held in memory: %s; --dataset_cache_dir names "
                        "another folder",
                        fw_trail_message());

@@ -35,8 +35,9 @@ typedef struct fw_cache_options {
     fw_cache_told *told;   /* in: what was told; out: what can be told. NULL: nobody is there to tell */
 } fw_cache_options;
 
-/* fw_dataset_load_sources through the cache. When the default folder cannot be written the data set is loaded into memory,
- * with a warning; one that was named is an error then. */
+/* fw_dataset_load_sources through the cache. When the default folder cannot be written, or the disk of whichever is full or
+ * fails on the way, the data set is loaded into memory, with a warning; a folder that was named and cannot be used at all is an
+ * error. */
 fw_status fw_dataset_load_cached(fw_dataset **out, const fw_sources *sources, const fw_tokenizer *tokenizer,
                                  const fw_chat_template *chat, const fw_dataset_options *options,
                                  const fw_cache_options *cache);
@@ -54,7 +55,8 @@ typedef struct fw_cache_writer fw_cache_writer;
 fw_status fw_cache_writer_create(fw_cache_writer **out, const char *path, const fw_cache_key *key);
 fw_status fw_cache_writer_append(fw_cache_writer *w, const int32_t *id, const uint8_t *trained, int64_t n);
 fw_status fw_cache_writer_commit(fw_cache_writer *w, const fw_dataset *d);
-void fw_cache_writer_destroy(fw_cache_writer *w); /* takes NULL; what is not committed is removed */
+int fw_cache_writer_failed(const fw_cache_writer *w); /* did the disk refuse? Takes NULL */
+void fw_cache_writer_destroy(fw_cache_writer *w);     /* takes NULL; what is not committed is removed */
 
 /* Map a file. verify: compare the checksums of all of it, on the threads of options. Errors: FW_ERR_INPUT, saying what is
  * wrong with it. */
@@ -63,6 +65,9 @@ fw_status fw_cache_open(fw_dataset **out, const char *path, const fw_cache_key *
 
 /* Remove the files used longest ago until all are within the limit; `keep` stays. */
 fw_status fw_cache_clean(const char *dir, int64_t limit_bytes, const char *keep);
+/* Remove what processes that were killed left half-written: nobody holds the lock of its path any more, on whichever machine that
+ * shares the folder. held: a path whose lock is ours. */
+fw_status fw_cache_remove_leftovers(const char *dir, const char *held);
 
 /* One process at a time: waits for the lock of a path, until `stop` says otherwise. -1 in *fd after a failure. */
 fw_status fw_cache_lock(int *fd, const char *path, int (*stop)(void));

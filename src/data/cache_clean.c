@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { POLL_MS = 20, SAY_AFTER_MS = 1000, LEFTOVER_S = 24 * 3600 };
+enum { POLL_MS = 20, SAY_AFTER_MS = 1000 };
 
 static fw_status lock_name(fw_strbuf *out, const char *path) { return fw_strbuf_printf(out, "%s.lock", path); }
 
@@ -69,6 +69,55 @@ void fw_cache_unlock(int fd, const char *path) {
     close(fd);
 }
 
+/* Is the lock of a path free? Then nobody is writing for it. *fd: hold it meanwhile. */
+static fw_status try_lock(int *fd, const char *path) {
+    fw_strbuf name = {0};
+    fw_status status;
+    *fd = -1;
+    FW_TRY_OR(lock_name(&name, path), done);
+    *fd = open(name.data, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+    if (*fd >= 0 && (flock(*fd, LOCK_EX | LOCK_NB) != 0 || !is_still_there(*fd, name.data))) {
+        close(*fd);
+        *fd = -1;
+    }
+done:
+    fw_strbuf_fini(&name);
+    return status;
+}
+
+/* names[i]: a lock, or a file that was being written: "KEY.fwdata.tmp-PID", "KEY.fwdata.tmp-flags-PID". */
+static fw_status remove_leftover(const char *dir, const char *name, const char *held) {
+    char *leftover, *path = NULL;
+    const char *rest = strstr(name, ".fwdata.");
+    int fd = -1;
+    if (rest == NULL) return FW_OK;
+    rest += strlen(".fwdata");
+    const int is_lock = strcmp(rest, ".lock") == 0;
+    if (!is_lock && strncmp(rest, ".tmp-", 5) != 0) return FW_OK;
+    fw_status status;
+    FW_TRY(fw_path_join(&leftover, dir, name));
+    FW_TRY_OR(fw_strndup(&path, leftover, strlen(leftover) - strlen(rest)), done);
+    const int is_ours = held != NULL && strcmp(path, held) == 0;
+    if (!is_ours) FW_TRY_OR(try_lock(&fd, path), done);
+    if (!is_lock && (is_ours || fd >= 0) && unlink(leftover) == 0)
+        fw_log_info("removed %s: the process that wrote it was killed", leftover);
+    fw_cache_unlock(fd, path); /* with its file */
+done:
+    fw_free(path);
+    fw_free(leftover);
+    return status;
+}
+
+fw_status fw_cache_remove_leftovers(const char *dir, const char *held) {
+    char **names = NULL;
+    size_t n = 0;
+    fw_status status = FW_OK;
+    FW_TRY(fw_dir_list(&names, &n, dir));
+    for (size_t i = 0; i < n && status == FW_OK; i++) status = remove_leftover(dir, names[i], held);
+    fw_dir_list_free(names, n);
+    return status;
+}
+
 typedef struct entry {
     char *path;
     int64_t bytes, used_s;
@@ -104,7 +153,6 @@ fw_status fw_cache_clean(const char *dir, int64_t limit_bytes, const char *keep)
     fw_status status;
     FW_TRY(fw_dir_list(&names, &name_n, dir));
     FW_TRY_OR(FW_NEW_ARRAY(entries, name_n), done);
-    const int64_t now_s = (int64_t)time(NULL);
     for (size_t i = 0; i < name_n; i++) {
         struct stat info;
         char *path;
@@ -114,9 +162,6 @@ fw_status fw_cache_clean(const char *dir, int64_t limit_bytes, const char *keep)
                 entries[n++] = (entry){path, info.st_size, (int64_t)info.st_mtim.tv_sec};
                 continue;
             }
-            /* what a process that was killed left behind */
-            if (strstr(names[i], ".fwdata.tmp-") != NULL && now_s - (int64_t)info.st_mtim.tv_sec > LEFTOVER_S)
-                unlink(path);
         }
         fw_free(path);
     }

@@ -11,6 +11,7 @@ struct fw_cache_writer {
     fw_file_writer trained; /* flags, beside it, until all ids are written */
     char *trained_path;
     fw_cache_footer footer;
+    int failed;     /* the disk refused */
     uint64_t at;    /* bytes written to file */
     fw_hash block;  /* of the current block */
     uint64_t *hash; /* of the blocks before */
@@ -28,9 +29,15 @@ static fw_status end_block(fw_cache_writer *w) {
     return FW_OK;
 }
 
+/* Notes that it was the disk of the cache, and nothing that is read. */
+static fw_status noted(fw_cache_writer *w, fw_status status) {
+    w->failed = w->failed || status == FW_ERR_IO;
+    return status;
+}
+
 static fw_status put(fw_cache_writer *w, const void *bytes, size_t n_bytes) {
     const uint8_t *from = bytes;
-    FW_TRY(fw_file_writer_write(&w->file, bytes, n_bytes));
+    FW_TRY(noted(w, fw_file_writer_write(&w->file, bytes, n_bytes)));
     while (n_bytes > 0) {
         size_t room = FW_CACHE_BLOCK_BYTES - (size_t)(w->at % FW_CACHE_BLOCK_BYTES),
                take = n_bytes < room ? n_bytes : room;
@@ -75,7 +82,7 @@ void fw_cache_writer_destroy(fw_cache_writer *w) {
 
 fw_status fw_cache_writer_append(fw_cache_writer *w, const int32_t *id, const uint8_t *trained, int64_t n) {
     FW_TRY(put(w, id, (size_t)n * sizeof *id));
-    return fw_file_writer_write(&w->trained, trained, (size_t)n);
+    return noted(w, fw_file_writer_write(&w->trained, trained, (size_t)n));
 }
 
 /* The flags behind the ids. */
@@ -93,6 +100,8 @@ static fw_status put_flags(fw_cache_writer *w, size_t n_bytes) {
     fw_file_unmap(&flags);
     return status;
 }
+
+int fw_cache_writer_failed(const fw_cache_writer *w) { return w != NULL && w->failed; }
 
 fw_status fw_cache_writer_commit(fw_cache_writer *w, const fw_dataset *d) {
     fw_cache_footer *f = &w->footer;
@@ -124,5 +133,5 @@ fw_status fw_cache_writer_commit(fw_cache_writer *w, const fw_dataset *d) {
     FW_TRY_OR(fw_file_writer_commit(&w->file), done);
 done:
     fw_strbuf_fini(&report);
-    return status;
+    return noted(w, status);
 }

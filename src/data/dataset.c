@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/hash.h"
+#include "base/host.h"
 #include "base/plural.h"
 #include "base/strbuf.h"
 #include "data/cache.h"
@@ -9,6 +10,8 @@
 
 #include <stdio.h>
 #include <string.h>
+
+enum { ROOM_CHECKED_BYTES = 256 << 20 };
 
 fw_status fw_dataset_create(fw_dataset **out, const char *name, const fw_dataset_options *options) {
     *out = NULL;
@@ -59,10 +62,21 @@ void fw_dataset_destroy(fw_dataset *d) {
     }
 }
 
+/* Said before the system ends a process that takes more than there is. */
+static fw_status check_room(const fw_dataset *d, int64_t token_cap) {
+    const int64_t bytes = (token_cap - d->token_cap) * (int64_t)(sizeof *d->id + sizeof *d->trained);
+    if (bytes < ROOM_CHECKED_BYTES || (uint64_t)bytes <= fw_host_memory_available()) return FW_OK;
+    return fw_fail(FW_ERR_NOMEM,
+                   "%s: after %lld tokens there is no memory left for more; with a cache on a disk with room "
+                   "(--dataset_cache_dir) a data set may be larger than memory",
+                   d->name, (long long)d->stats.token_n);
+}
+
 static fw_status reserve(fw_dataset *d, int64_t token_n, int64_t sample_n) {
     if (token_n > d->token_cap && d->spill == NULL) {
         int64_t cap = d->token_cap + d->token_cap / 2 + 4096;
         if (cap < token_n) cap = token_n;
+        FW_TRY(check_room(d, cap));
         FW_TRY(FW_GROW_ARRAY(d->id, (size_t)cap));
         FW_TRY(FW_GROW_ARRAY(d->trained, (size_t)cap));
         d->token_cap = cap;
@@ -272,7 +286,7 @@ done:
 
 fw_status fw_dataset_check_stop(int (*stop)(void)) {
     if (stop == NULL || !stop()) return FW_OK;
-    return fw_fail(FW_ERR_INTERRUPTED, "interrupted while the conversations were read; nothing has been trained yet");
+    return fw_fail(FW_ERR_INTERRUPTED, "interrupted while the conversations were read");
 }
 
 void fw_dataset_forget_borrowed(fw_dataset *d) {

@@ -132,6 +132,7 @@ static fw_status load_file(load *l, fw_dataset *d, const char *path, int32_t set
     fw_reader_options options = l->options->reader;
     fw_reader *reader;
     options.rows.max_n = *left_n;
+    options.rows.stop = l->options->stop;
     FW_TRY(fw_reader_open(&reader, path, &options));
     const fw_rows *rows = fw_reader_rows(reader);
     fw_status status;

@@ -27,6 +27,7 @@ typedef struct sink {
     size_t in_bytes; /* of the compressed file */
     size_t out_bytes;
     char *block;
+    int (*stop)(void);
 } sink;
 
 static fw_status open_sink(sink *s) {
@@ -46,6 +47,7 @@ static fw_status open_sink(sink *s) {
 
 static fw_status write_block(sink *s, size_t n_bytes) {
     s->out_bytes += n_bytes;
+    if (s->stop != NULL && s->stop()) return fw_fail(FW_ERR_INTERRUPTED, "interrupted while %s was unpacked", s->name);
     if (s->out_bytes > RATIO_FREE_BYTES && s->out_bytes / RATIO_MAX > s->in_bytes)
         return fw_fail(FW_ERR_INPUT, "%s is more than %d times as large unpacked: no file of conversations is", s->name,
                        RATIO_MAX);
@@ -130,9 +132,9 @@ static fw_status unpack_zstd(sink *s, const char *bytes, size_t n_bytes) {
 }
 
 fw_status fw_decompress(fw_mapping *out, fw_compression compression, const char *name, const char *bytes,
-                        size_t n_bytes) {
+                        size_t n_bytes, int (*stop)(void)) {
     *out = (fw_mapping){0};
-    sink s = {.name = name, .fd = -1, .in_bytes = n_bytes};
+    sink s = {.name = name, .fd = -1, .in_bytes = n_bytes, .stop = stop};
     fw_status status;
     FW_TRY_OR(open_sink(&s), done);
     FW_TRY_OR(compression == FW_COMPRESSION_GZIP ? unpack_gzip(&s, bytes, n_bytes) : unpack_zstd(&s, bytes, n_bytes),

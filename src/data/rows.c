@@ -39,7 +39,7 @@ static fw_status open_text(fw_rows *r, const fw_rows_options *options) {
     r->options.text_field = r->text_field;
     FW_TRY(bare_name(&bare, r->name, compression));
     if (compression != FW_COMPRESSION_NONE) {
-        FW_TRY_OR(fw_decompress(&r->unpacked, compression, r->name, r->text, r->text_bytes), done);
+        FW_TRY_OR(fw_decompress(&r->unpacked, compression, r->name, r->text, r->text_bytes, r->options.stop), done);
         r->text = r->unpacked.data != NULL ? (const char *)r->unpacked.data : "";
         r->text_bytes = r->unpacked.bytes;
     }

@@ -19,7 +19,8 @@
 typedef struct fw_rows_options {
     const char *text_field; /* the key of plain text; NULL: "text" */
     fw_text_unit text_unit;
-    int64_t max_n; /* rows to read, from the first; 0: all */
+    int64_t max_n;     /* rows to read, from the first; 0: all */
+    int (*stop)(void); /* asked while a file is unpacked: not 0 ends it with FW_ERR_INTERRUPTED; NULL: nobody does */
 } fw_rows_options;
 
 typedef struct fw_rows fw_rows;
