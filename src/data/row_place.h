@@ -37,6 +37,10 @@ typedef struct fw_row_place {
     fw_drop_reason reason; /* of the last refusal; FW_DROP_REASON_N: none */
 } fw_row_place;
 
+/* Most that one row may be: it goes through rendering and tokenising as a whole, at some 50 bytes of memory for each of its
+ * own. Far above any context length. */
+enum { FW_ROW_BYTES_MAX = 64 << 20 };
+
 /* Note the reason and fail: "FILE:LINE: " and the message. Returns FW_ERR_INPUT. */
 fw_status fw_row_refuse(fw_row_place *place, fw_drop_reason reason, const char *format, ...)
     __attribute__((format(printf, 3, 4), cold));

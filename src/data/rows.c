@@ -136,6 +136,11 @@ fw_status fw_row_get(fw_row_cursor *cursor, int64_t index, json_t **row, fw_row_
     }
     const fw_record *record = &r->records.record[(size_t)index + r->header_n];
     place->line = (int64_t)record->line;
+    if (record->bytes > FW_ROW_BYTES_MAX)
+        return fw_row_refuse(place, FW_DROP_CONTENT,
+                             "the row has %zu MiB, and at most %d are read; make several of it%s", record->bytes >> 20,
+                             FW_ROW_BYTES_MAX >> 20,
+                             r->format == FW_FORMAT_TEXT ? " (--sample_by line or paragraph cuts plain text)" : "");
     switch (r->format) {
     case FW_FORMAT_CSV: return fw_csv_read_row(r, record, row, place);
     case FW_FORMAT_TEXT: return fw_text_read_row(r, record, row, place);

@@ -141,6 +141,17 @@ rm "$data/table.csv.gz"
 expect 0 "rows      5: 4 used, 1 left out" data stats --dataset_name "$data/talk.jsonl:2,$data/table.csv" --model "$model"
 has "weights   make 6 conversations an epoch of these"
 expect 0 "weights   make 6 conversations an epoch of these" data stats "$data/talk.jsonl:2,$data/table.csv" --model "$model"
+# a row has its limit, in memory too: it is refused with its place, others are read
+python3 -c 'print("{\"text\": \"a\"}\n{\"text\": \"" + "ab " * 23000000 + "\"}\n{\"text\": \"c\"}")' | gzip -1 >"$folder/huge.jsonl.gz"
+expect 3 "huge.jsonl.gz:2: the row has 65 MiB, and at most 64 are read; make several of it [content]" \
+  data check "$folder/huge.jsonl.gz" --model "$model"
+has "rows      3: 2 used, 1 left out"
+gunzip -c "$folder/huge.jsonl.gz" | sed 2d >"$folder/small.txt"
+gunzip -c "$folder/huge.jsonl.gz" | sed -n 2p >>"$folder/small.txt"
+expect 3 "small.txt:1: the row has 65 MiB" data check "$folder/small.txt" --model "$model" --sample_by document
+has "(--sample_by line or paragraph cuts plain text)"
+rm "$folder/small.txt" "$folder/huge.jsonl.gz"
+
 # parts of sets are exact: 20 and half of 20, a quarter of 20, also where all conversations are the same
 for seed in 1 2 3; do
   expect 0 "weights   make 35 conversations an epoch" data stats "$data/t.parquet:1.5,$data/t.parquet:0.25" --model "$model" --data_seed $seed

@@ -10,7 +10,7 @@
 #include <string.h>
 
 /* Bounds of one row: a dictionary can make terabytes of text from a few bytes. */
-enum { ROW_ENTRIES_MAX = 1 << 20, ROW_TEXT_BYTES_MAX = 256 << 20 };
+enum { ROW_ENTRIES_MAX = 1 << 20 };
 
 struct fw_parquet_cursor {
     const fw_parquet *p;
@@ -74,9 +74,10 @@ static fw_status pass_absent(fw_parquet_cursor *c, int i) {
 static fw_status count(fw_parquet_cursor *c, size_t text_bytes) {
     c->entry_n++;
     c->text_bytes += (int64_t)text_bytes;
-    if (c->entry_n > ROW_ENTRIES_MAX || c->text_bytes > ROW_TEXT_BYTES_MAX)
-        return fw_row_refuse(c->place, FW_DROP_CONTENT, "the row has more than %d values or %d MiB of text",
-                             ROW_ENTRIES_MAX, ROW_TEXT_BYTES_MAX >> 20);
+    if (c->entry_n > ROW_ENTRIES_MAX || c->text_bytes > FW_ROW_BYTES_MAX)
+        return fw_row_refuse(c->place, FW_DROP_CONTENT,
+                             "the row has more than %d values or %d MiB of text; make several of it", ROW_ENTRIES_MAX,
+                             FW_ROW_BYTES_MAX >> 20);
     return FW_OK;
 }
 
