@@ -129,6 +129,13 @@ static fw_status put_row(shower *s, const fw_conversation *c) {
     if (n > s->o->max_length)
         FW_TRY(fw_strbuf_printf(&s->text, "; longer than max_length %lld (%s)", (long long)s->o->max_length,
                                 fw_truncation_mode_words[s->o->truncation_mode]));
+    for (int i = 0, first = 1; i < FW_CHAT_LEFT_N; i++) {
+        char words[FW_CHAT_LEFT_OUT_BYTES];
+        if (s->tokens.left_out_n[i] == 0) continue;
+        fw_chat_left_out_words(words, (fw_chat_left_out)i, s->tokens.left_out_n[i]);
+        FW_TRY(fw_strbuf_printf(&s->text, "%s%s", first ? "; the chat template leaves out " : ", ", words));
+        first = 0;
+    }
     FW_TRY(fw_strbuf_putc(&s->text, '\n'));
     return s->o->tokens ? put_tokens(s) : put_text(s);
 }
@@ -160,9 +167,9 @@ static fw_status show_file(shower *s, const char *path) {
     fw_reader *reader;
     fw_row_cursor cursor;
     FW_TRY(fw_reader_open(&reader, path, &options.reader));
-    fw_status status = fw_terminal_printf("%s: %s, shape %s, %lld rows\n", path,
-                                          fw_format_name(fw_rows_format(fw_reader_rows(reader))),
-                                          fw_shape_name(fw_reader_shape(reader)), (long long)fw_reader_n(reader));
+    fw_status status = fw_terminal_printf(
+        "%s: %s, shape %s, %lld row%s\n", path, fw_format_name(fw_rows_format(fw_reader_rows(reader))),
+        fw_shape_name(fw_reader_shape(reader)), (long long)fw_reader_n(reader), fw_plural(fw_reader_n(reader)));
     fw_row_cursor_init(&cursor, fw_reader_rows(reader));
     int64_t first = s->skip_n < fw_reader_n(reader) ? s->skip_n : fw_reader_n(reader);
     s->skip_n -= first;

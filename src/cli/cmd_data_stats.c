@@ -68,11 +68,13 @@ static fw_status put_counts(fw_strbuf *text, const parts *p, const fw_options *o
         FW_TRY(fw_strbuf_printf(text, "cut       %lld conversation%s to max_length %lld, %lld token%s in all\n",
                                 (long long)s->truncated_n, fw_plural(s->truncated_n), (long long)o->max_length,
                                 (long long)s->truncated_token_n, fw_plural(s->truncated_token_n)));
-    if (s->reasoning_dropped_n > 0)
-        FW_TRY(fw_strbuf_printf(text, "reasoning of %lld assistant turn%s left out by the chat template\n",
-                                (long long)s->reasoning_dropped_n, fw_plural_are(s->reasoning_dropped_n)));
-    if (s->turn_dropped_n > 0)
-        FW_TRY(fw_strbuf_printf(text, "messages  %lld left out by the chat template\n", (long long)s->turn_dropped_n));
+    for (int i = 0, first = 1; i < FW_CHAT_LEFT_N; i++) {
+        char words[FW_CHAT_LEFT_OUT_BYTES];
+        if (s->left_out_n[i] == 0) continue;
+        FW_TRY(fw_strbuf_printf(text, "%-10s%s%s\n", first ? "template" : "", "leaves out ",
+                                fw_chat_left_out_words(words, (fw_chat_left_out)i, s->left_out_n[i])));
+        first = 0;
+    }
     if (s->mark_ignored_n > 0)
         FW_TRY(fw_strbuf_printf(text,
                                 "marks     %lld to learn a message do nothing: no {%% generation %%} block holds it\n",

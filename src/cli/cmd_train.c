@@ -46,9 +46,13 @@ static void show_data(const fw_train_summary *s, int rank) {
                        (long long)stats->truncated_n, fw_plural_are(stats->truncated_n),
                        (long long)s->options->max_length, (long long)stats->truncated_token_n,
                        fw_plural(stats->truncated_token_n));
-    if (stats->reasoning_dropped_n > 0)
-        fw_log_warning("the chat template leaves out the reasoning of %lld assistant turn%s",
-                       (long long)stats->reasoning_dropped_n, fw_plural(stats->reasoning_dropped_n));
+    for (int i = 0; i < FW_CHAT_LEFT_N; i++) {
+        char words[FW_CHAT_LEFT_OUT_BYTES];
+        if (stats->left_out_n[i] > 0)
+            fw_log_warning("the chat template leaves out %s%s",
+                           fw_chat_left_out_words(words, (fw_chat_left_out)i, stats->left_out_n[i]),
+                           fw_chat_left_out_hint((fw_chat_left_out)i));
+    }
     if (stats->mark_ignored_n > 0)
         fw_log_warning(
             "%lld mark%s to learn a message do nothing: the chat template's {%% generation %%} blocks say what is "
@@ -58,9 +62,6 @@ static void show_data(const fw_train_summary *s, int rank) {
         fw_log_warning("%lld row%s the spelling of control tokens, which stays text; where a template rendered "
                        "them, set --allow_special_in_content true",
                        (long long)stats->spelt_n, stats->spelt_n == 1 ? " has" : "s have");
-    if (stats->turn_dropped_n > 0)
-        fw_log_warning("the chat template leaves out %lld message%s: does it know their roles (tool, system)?",
-                       (long long)stats->turn_dropped_n, fw_plural(stats->turn_dropped_n));
 }
 
 static void show_memory(const fw_train_summary *s) {

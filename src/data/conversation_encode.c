@@ -34,7 +34,8 @@ fw_status fw_conversation_encode(fw_conversation_tokens *out, fw_encoder *encode
                                  const fw_conversation *c, const fw_label_options *options) {
     fw_ids_clear(&out->ids);
     out->trained.n = out->offsets.n = out->rendering.segment_n = 0;
-    out->reasoning_dropped_n = out->turn_dropped_n = out->mark_ignored_n = 0;
+    out->mark_ignored_n = 0;
+    memset(out->left_out_n, 0, sizeof out->left_out_n);
     out->spells_control = false;
     if (c->is_text) {
         FW_TRY(encode_text(out, encoder, c, chat != NULL && chat->special_in_content));
@@ -46,8 +47,7 @@ fw_status fw_conversation_encode(fw_conversation_tokens *out, fw_encoder *encode
     } else {
         unsigned flags = options->all_tokens ? FW_CHAT_ALL_TOKENS : options->last_turn ? FW_CHAT_LAST_TURN : 0;
         FW_TRY(fw_chat_encode(encoder, chat, c, flags, &out->rendering, &out->ids, &out->offsets, &out->trained));
-        out->reasoning_dropped_n = out->rendering.reasoning_dropped_n;
-        out->turn_dropped_n = out->rendering.turn_dropped_n;
+        memcpy(out->left_out_n, out->rendering.left_out_n, sizeof out->left_out_n);
         out->mark_ignored_n = out->rendering.mark_ignored_n;
     }
     return FW_OK;

@@ -18,10 +18,9 @@ typedef struct fw_conversation_tokens {
     fw_offsets offsets; /* one a token: where it begins in the text; less by the end of text of a plain text */
     /* The text of a conversation of messages, cut by where it comes from; a plain text has no segments. */
     fw_chat_rendering rendering;
-    size_t reasoning_dropped_n; /* assistant messages whose reasoning the template leaves out */
-    size_t turn_dropped_n;      /* messages that the template leaves out */
-    size_t mark_ignored_n;      /* messages marked to be learnt that the template's {% generation %} leaves out */
-    bool spells_control;        /* a plain text with the spelling of a control token, which stays text */
+    int64_t left_out_n[FW_CHAT_LEFT_N]; /* what the template writes nothing of */
+    size_t mark_ignored_n; /* messages marked to be learnt that the template's {% generation %} leaves out */
+    bool spells_control;   /* a plain text with the spelling of a control token, which stays text */
 } fw_conversation_tokens;
 
 /* Replaces what *out holds. Errors (FW_ERR_INPUT) do not name the file and line: the caller does. */

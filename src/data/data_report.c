@@ -144,8 +144,6 @@ static fw_status fill(json_t *report, const fw_dataset *d, const fw_dataset *hel
                   {"targets", stats->target_n},
                   {"truncated", stats->truncated_n},
                   {"truncated_tokens", stats->truncated_token_n},
-                  {"reasoning_left_out", stats->reasoning_dropped_n},
-                  {"messages_left_out", stats->turn_dropped_n},
                   {"texts_with_control_tokens_as_text", stats->spelt_n}};
     fw_packing_report packing;
     char hash[32];
@@ -153,6 +151,8 @@ static fw_status fill(json_t *report, const fw_dataset *d, const fw_dataset *hel
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
         FW_TRY(set(report, counts[i].key, json_integer(counts[i].value)));
     FW_TRY(set(report, "target_weight", json_real(fw_loss_weight_value(stats->weight))));
+    for (int i = 0; i < FW_CHAT_LEFT_N; i++)
+        FW_TRY(set(report, fw_chat_left_out_key((fw_chat_left_out)i), json_integer(stats->left_out_n[i])));
     FW_TRY(add_dropped(report, d));
     FW_TRY(add_lengths(report, d));
     FW_TRY(fw_dataset_packing(&packing, d, max_length, strategy));

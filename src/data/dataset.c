@@ -238,8 +238,7 @@ fw_status fw_dataset_join(fw_dataset *d, const fw_dataset *other) {
     a->target_n += b->target_n;
     a->weight += b->weight;
     if (b->longest_n > a->longest_n) a->longest_n = b->longest_n;
-    a->reasoning_dropped_n += b->reasoning_dropped_n;
-    a->turn_dropped_n += b->turn_dropped_n;
+    for (int i = 0; i < FW_CHAT_LEFT_N; i++) a->left_out_n[i] += b->left_out_n[i];
     a->spelt_n += b->spelt_n;
     a->mark_ignored_n += b->mark_ignored_n;
     return FW_OK;

@@ -40,17 +40,16 @@ typedef struct fw_dataset_options {
 } fw_dataset_options;
 
 typedef struct fw_dataset_stats {
-    int64_t conversation_n;           /* in the files: kept + dropped */
-    int64_t drop_n[FW_DROP_REASON_N]; /* by reason */
-    int64_t truncated_n;              /* kept, but cut to max_length */
-    int64_t truncated_token_n;        /* tokens cut off them */
-    int64_t token_n, target_n;        /* of the kept */
-    int64_t weight;                   /* sum of the targets' weights, in units of fw_loss_weight */
-    int64_t longest_n;                /* tokens of the longest kept */
-    int64_t reasoning_dropped_n;      /* assistant messages whose reasoning the template leaves out */
-    int64_t turn_dropped_n;           /* messages that the template leaves out */
-    int64_t mark_ignored_n;           /* messages marked to be learnt that {% generation %} blocks leave out */
-    int64_t spelt_n;                  /* rows of plain text with the spelling of a control token, which stays text */
+    int64_t conversation_n;             /* in the files: kept + dropped */
+    int64_t drop_n[FW_DROP_REASON_N];   /* by reason */
+    int64_t truncated_n;                /* kept, but cut to max_length */
+    int64_t truncated_token_n;          /* tokens cut off them */
+    int64_t token_n, target_n;          /* of the kept */
+    int64_t weight;                     /* sum of the targets' weights, in units of fw_loss_weight */
+    int64_t longest_n;                  /* tokens of the longest kept */
+    int64_t left_out_n[FW_CHAT_LEFT_N]; /* what the template writes nothing of */
+    int64_t mark_ignored_n;             /* messages marked to be learnt that {% generation %} blocks leave out */
+    int64_t spelt_n;                    /* rows of plain text with the spelling of a control token, which stays text */
 } fw_dataset_stats;
 
 /* One conversation: its tokens are id[first] .. id[first + n - 1]. */

@@ -39,11 +39,10 @@ static fw_status encode(load *l, part *p, const fw_conversation *c, fw_row_place
     if (status == FW_ERR_INPUT) {
         fw_fail_context(status, "%s:%lld: ", l->path, (long long)c->line);
         p->spent_n += !c->is_text && p->tokens.rendering.memory.is_spent;
-        place->reason = FW_DROP_TEMPLATE;
+        place->reason = p->tokens.rendering.is_answer_lost ? FW_DROP_CALL_LOST : FW_DROP_TEMPLATE;
     }
     FW_TRY(status);
-    p->dataset->stats.reasoning_dropped_n += (int64_t)p->tokens.reasoning_dropped_n;
-    p->dataset->stats.turn_dropped_n += (int64_t)p->tokens.turn_dropped_n;
+    for (int i = 0; i < FW_CHAT_LEFT_N; i++) p->dataset->stats.left_out_n[i] += p->tokens.left_out_n[i];
     p->dataset->stats.spelt_n += p->tokens.spells_control;
     p->dataset->stats.mark_ignored_n += (int64_t)p->tokens.mark_ignored_n;
     status = fw_dataset_add_weighted(p->dataset, p->tokens.ids.id, p->tokens.trained.mark, p->tokens.trained.weight,
@@ -60,7 +59,9 @@ static fw_status add_row(load *l, part *p, int64_t index) {
         status = encode(l, p, &conversation, &place);
         fw_conversation_fini(&conversation);
     }
-    if (status != FW_ERR_INPUT || !l->options->allow_dropped || place.reason >= FW_DROP_ROW_N) return status;
+    const bool is_fault = place.reason < FW_DROP_ROW_N;
+    if (status != FW_ERR_INPUT || place.reason == FW_DROP_REASON_N || (is_fault && !l->options->allow_dropped))
+        return status;
     return fw_dataset_drop(p->dataset, place.reason, place.line);
 }
 

@@ -18,9 +18,11 @@ typedef enum fw_drop_reason {
     FW_DROP_TOOLS,        /* tools or tool calls that cannot be read */
     FW_DROP_MARK,         /* a loss_weight or a mark that cannot be used */
     FW_DROP_TEMPLATE,     /* the chat template refuses it */
+    FW_DROP_CALL_LOST,    /* an answer is a tool call that the chat template does not write */
     FW_DROP_VOCABULARY,   /* a token that the model does not have */
     FW_DROP_ROW_N,        /* so many are faults of the row */
     FW_DROP_NO_ASSISTANT, /* no assistant turn, so nothing to learn */
+    FW_DROP_NO_ANSWER,    /* the answer is empty, where it is all that there is to learn */
     FW_DROP_NO_TARGET,    /* its marks leave nothing to learn */
     FW_DROP_TRUNCATED,    /* every target lies beyond max_length */
     FW_DROP_TOO_LONG,     /* longer than max_length, and such are to be dropped */

@@ -56,8 +56,7 @@ static void take_counts(fw_dataset *d, const fw_dataset *base) {
     d->stats.conversation_n += fw_dataset_dropped_n(base);
     d->stats.truncated_n = base->stats.truncated_n;
     d->stats.truncated_token_n = base->stats.truncated_token_n;
-    d->stats.reasoning_dropped_n = base->stats.reasoning_dropped_n;
-    d->stats.turn_dropped_n = base->stats.turn_dropped_n;
+    memcpy(d->stats.left_out_n, base->stats.left_out_n, sizeof d->stats.left_out_n);
     d->stats.spelt_n = base->stats.spelt_n;
     d->stats.mark_ignored_n = base->stats.mark_ignored_n;
 }

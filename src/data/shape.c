@@ -1,6 +1,7 @@
 #include "data/shape.h"
 
 #include "base/strbuf.h"
+#include "data/format.h"
 #include "data/shape_parts.h"
 
 #include <stdio.h>
@@ -54,6 +55,8 @@ static fw_status read_turn(fw_shape_work *w, json_t *turn, size_t index) {
 
 static fw_status read_sharegpt(fw_shape_work *w) {
     json_t *list, *system = fw_shape_value(w, "system");
+    if (json_object_get(w->row, "conversations") == NULL)
+        return fw_row_refuse(w->place, FW_DROP_SHAPE, "there is no \"conversations\" in this row");
     FW_TRY(fw_shape_list(w, "conversations", &list));
     if (system == NULL) system = fw_shape_value(w, "system_prompt");
     if (list != NULL && system != NULL) FW_TRY(fw_shape_add(w, "system", system));
@@ -68,6 +71,10 @@ static fw_status read_sharegpt(fw_shape_work *w) {
 static fw_status read_prompt(fw_shape_work *w) {
     json_t *prompt = json_object_get(w->row, "prompt"), *completion = json_object_get(w->row, "completion");
     fw_conversation *c = w->out;
+    if (completion == NULL || json_is_null(completion))
+        return fw_row_refuse(w->place, FW_DROP_EMPTY, "there is no \"completion\" in this row");
+    if (json_is_string(completion) && (prompt == NULL || json_is_null(prompt)))
+        return fw_row_refuse(w->place, FW_DROP_SHAPE, "there is no \"prompt\" in this row");
     if (json_is_string(prompt) && json_is_string(completion)) {
         fw_strbuf text = {0};
         fw_status status;
@@ -127,6 +134,9 @@ static fw_status read_alpaca(fw_shape_work *w) {
     FW_TRY(want_string(w, "input", &input, 0));
     FW_TRY(want_string(w, "output", &output, 1));
     FW_TRY(want_string(w, "system", &system, 0));
+    if (fw_format_is_blank(json_string_value(output), json_string_length(output)))
+        return fw_row_refuse(w->place, FW_DROP_NO_ANSWER,
+                             "\"output\" is empty: the model would learn to answer nothing");
     if (system != NULL && json_string_length(system) > 0)
         FW_TRY(fw_shape_add_text(w, "system", json_string_value(system), json_string_length(system)));
     FW_TRY(add_history(w));

@@ -25,8 +25,7 @@
  *    Where the template has {% generation %} blocks, what is inside them is learnt, and nothing else.
  *
  * Which turns: those of the role "assistant" (FW_CHAT_LAST_TURN: the last of them only), but not the first prompt_n
- * messages; a message's own mark (fw_learn) counts more than its role, and
- * all that is learnt of a turn has the weight of its message. */
+ * messages; a message's own mark (fw_learn) counts more than either, and all that is learnt of a turn has the weight of its message. */
 #ifndef FW_TEXT_CHAT_H
 #define FW_TEXT_CHAT_H
 
@@ -82,15 +81,33 @@ typedef struct fw_chat_segment {
 /* "template", "content", "tool arguments", ... */
 const char *fw_chat_field_name(fw_chat_field field);
 
+/* What a template writes nothing of, or not all. */
+typedef enum fw_chat_left_out {
+    FW_CHAT_LEFT_REASONING, /* assistant messages whose reasoning it leaves out */
+    FW_CHAT_LEFT_MESSAGE,   /* messages with content of which it writes nothing */
+    FW_CHAT_LEFT_PART,      /* messages of whose content it writes a part (white space aside) */
+    FW_CHAT_LEFT_CALLS,     /* messages of whose tool calls it writes none, or not all */
+    FW_CHAT_LEFT_TOOLS,     /* conversations whose tools it leaves out */
+    FW_CHAT_LEFT_DOCUMENTS, /* conversations whose documents it leaves out */
+    FW_CHAT_LEFT_N
+} fw_chat_left_out;
+/* "tool_calls_left_out", ...: a key for programs. */
+const char *fw_chat_left_out_key(fw_chat_left_out what);
+/* "the tool calls of 2 messages", ...; and what to do about it, or "". Returns text. */
+enum { FW_CHAT_LEFT_OUT_BYTES = 96 };
+const char *fw_chat_left_out_words(char text[FW_CHAT_LEFT_OUT_BYTES], fw_chat_left_out what, int64_t n);
+const char *fw_chat_left_out_hint(fw_chat_left_out what);
+
 /* A rendered conversation. Zero-initialise, reuse at will, release with fw_chat_rendering_fini. */
 typedef struct fw_chat_rendering {
     const char *text; /* lies in memory */
     size_t text_bytes;
     fw_chat_segment *segment; /* cover the text without gaps, in order */
     size_t segment_n, segment_cap;
-    size_t reasoning_dropped_n; /* assistant messages whose reasoning the template leaves out */
-    size_t turn_dropped_n;      /* messages with content of which the template writes nothing */
-    size_t mark_ignored_n;      /* messages marked to be learnt that no {% generation %} block holds */
+    int64_t left_out_n[FW_CHAT_LEFT_N];
+    bool *is_emptied;      /* one a message: it has tool calls, and nothing of them nor of anything else is written */
+    bool is_answer_lost;   /* why fw_chat_encode refused: a message that is emptied was to be learnt */
+    size_t mark_ignored_n; /* messages marked to be learnt that no {% generation %} block holds */
     fw_jinja_memory memory;
 } fw_chat_rendering;
 
@@ -118,7 +135,8 @@ void fw_trained_fini(fw_trained *trained);
 /* Render, then append ids, the byte of the text where each begins, and marks. Equal to encoding the rendered text
  * as a whole when no content spells a control token. No BOS or EOS is added: the template writes what it wants. A token
  * over a border of what is learnt counts for the side of its first byte. On failure the lists are as they were.
- * Errors: as render; FW_ERR_INPUT (UTF-8). */
+ * Errors: as render; FW_ERR_INPUT (UTF-8; a message of tool calls of which the template writes nothing, so that an empty
+ * answer would be learnt). */
 fw_status fw_chat_encode(fw_encoder *encoder, const fw_chat_template *chat, const fw_conversation *conversation,
                          unsigned flags, fw_chat_rendering *rendering, fw_ids *ids, fw_offsets *offsets,
                          fw_trained *trained);

@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "text/chat.h"
 #include "text/chat_label.h"
+#include "text/chat_left_out.h"
 #include "text/tokenizer_parts.h"
 
 #include <string.h>
@@ -95,6 +96,7 @@ fw_status fw_chat_encode(fw_encoder *encoder, const fw_chat_template *chat, cons
     FW_TRY_OR(fw_tokenizer_encode_trusted(encoder, ids, offsets, r->text, r->text_bytes, trusted, trusted_n), done);
     FW_TRY_OR(find_controls(r, t, ids, offsets, id_n, offset_n, &control, &control_n), done);
     FW_TRY_OR(fw_chat_label(r, chat, c, flags, control, control_n, fw_chat_end_of_turn_id(t, chat)), done);
+    FW_TRY_OR(fw_chat_check_answers(r, json_array_size(c->messages)), done);
     FW_TRY_OR(put_marks(trained, r, offsets, offset_n), done);
 done:
     if (status != FW_OK) {

@@ -25,12 +25,6 @@ typedef struct labeller {
     fw_loss_weight weight; /* of the turn at hand */
 } labeller;
 
-static bool is_assistant(const json_t *message) {
-    const json_t *role = json_object_get(message, "role");
-    return json_is_string(role) &&
-           (strcmp(json_string_value(role), "assistant") == 0 || strcmp(json_string_value(role), "model") == 0);
-}
-
 static fw_learn mark_of(const fw_conversation *c, size_t i) {
     return c->message != NULL && i < c->message_n ? c->message[i].learn : FW_LEARN_AS_ASKED;
 }
@@ -44,7 +38,7 @@ static fw_loss_weight weight_of(const fw_conversation *c, int64_t i) {
 static bool is_wanted(const labeller *l, size_t i, size_t last, unsigned flags) {
     fw_learn mark = mark_of(l->c, i);
     if (mark != FW_LEARN_AS_ASKED) return mark == FW_LEARN_YES;
-    if (i < l->c->prompt_n || !is_assistant(json_array_get(l->c->messages, i))) return false;
+    if (i < l->c->prompt_n || !fw_message_is_assistant(json_array_get(l->c->messages, i))) return false;
     return !(flags & FW_CHAT_LAST_TURN) || i == last;
 }
 
@@ -303,7 +297,7 @@ fw_status fw_chat_label(fw_chat_rendering *r, const fw_chat_template *chat, cons
     size_t n = json_array_size(c->messages), last = SIZE_MAX;
     labeller l = {.r = r, .chat = chat, .c = c, .control = control, .control_n = control_n, .end_of_turn = end_of_turn};
     for (size_t i = 0; i < n; i++)
-        if (is_assistant(json_array_get(c->messages, i))) last = i;
+        if (fw_message_is_assistant(json_array_get(c->messages, i))) last = i;
     for (size_t i = 0; i < r->segment_n; i++) r->segment[i].weight = weight_of(c, r->segment[i].message);
     if (flags & FW_CHAT_ALL_TOKENS) {
         for (size_t i = 0; i < r->segment_n; i++)
@@ -332,7 +326,7 @@ fw_status fw_chat_label(fw_chat_rendering *r, const fw_chat_template *chat, cons
     for (size_t i = 0; i < n; i++) {
         if (!is_wanted(&l, i, last, flags)) continue;
         l.weight = weight_of(c, (int64_t)i);
-        FW_TRY(add_turn(&l, &turns[i], i, is_assistant(json_array_get(c->messages, i))));
+        FW_TRY(add_turn(&l, &turns[i], i, fw_message_is_assistant(json_array_get(c->messages, i))));
     }
     qsort(l.list, l.list_n, sizeof *l.list, by_start);
     return paint(&l);

@@ -1,5 +1,5 @@
 /* Rendering: a conversation as the model's template writes it, each stretch with where it comes from. */
-#include "text/chat_label.h"
+#include "text/chat_left_out.h"
 
 #include "base/alloc.h"
 
@@ -37,54 +37,6 @@ static fw_status cut_by_origin(fw_chat_rendering *r, const fw_jinja_output *o) {
     return FW_OK;
 }
 
-/* What a message holds of a kind, and what the text has of it. */
-typedef struct presence {
-    bool content, reasoning;
-} presence;
-
-static presence held_by(const json_t *message) {
-    static const char end[] = "</think>", begin[] = "<think>";
-    static const char *const names[] = {"reasoning_content", "thinking", "reasoning"};
-    presence p = {0};
-    for (size_t i = 0; i < 3; i++) {
-        const json_t *value = json_object_get(message, names[i]);
-        if (json_is_string(value))
-            p.reasoning |= !fw_chat_is_blank(json_string_value(value), json_string_length(value));
-    }
-    const json_t *content = json_object_get(message, "content");
-    if (!json_is_string(content)) return p;
-    const char *text = json_string_value(content), *last = NULL, *stop = text + json_string_length(content);
-    for (const char *at = text; (at = memmem(at, (size_t)(stop - at), end, sizeof end - 1)) != NULL;
-         at += sizeof end - 1)
-        last = at;
-    if (last != NULL) {
-        const char *start = memmem(text, (size_t)(last - text), begin, sizeof begin - 1);
-        start = start ? start + sizeof begin - 1 : text;
-        p.reasoning |= !fw_chat_is_blank(start, (size_t)(last - start));
-        text = last + sizeof end - 1;
-    }
-    p.content = !fw_chat_is_blank(text, (size_t)(stop - text));
-    return p;
-}
-
-static fw_status count_dropped(fw_chat_rendering *r, const json_t *messages) {
-    presence *shown;
-    size_t n = json_array_size(messages);
-    FW_TRY(fw_jinja_take_array(&r->memory, (void **)&shown, n, sizeof *shown));
-    for (size_t i = 0; i < r->segment_n; i++) {
-        const fw_chat_segment *s = &r->segment[i];
-        if (s->message < 0 || (size_t)s->message >= n || fw_chat_is_blank(r->text + s->offset, s->bytes)) continue;
-        shown[s->message].content |= s->field == FW_CHAT_CONTENT;
-        shown[s->message].reasoning |= s->field == FW_CHAT_THOUGHT || s->field == FW_CHAT_REASONING;
-    }
-    for (size_t i = 0; i < n; i++) {
-        presence held = held_by(json_array_get(messages, i));
-        r->reasoning_dropped_n += held.reasoning && !shown[i].reasoning;
-        r->turn_dropped_n += held.content && !shown[i].content;
-    }
-    return FW_OK;
-}
-
 /* A message of calls may have no content, but a template may need one: it is given what the file has, as others do. */
 static fw_status add_remedy(const json_t *messages) {
     char message[FW_TRAIL_MESSAGE_BYTES];
@@ -109,7 +61,8 @@ fw_status fw_chat_render(fw_chat_rendering *r, const fw_chat_template *chat, con
                             .add_generation_prompt = (flags & FW_CHAT_GENERATION_PROMPT) != 0,
                             .now = chat->now};
     fw_jinja_output out;
-    r->text_bytes = r->segment_n = r->reasoning_dropped_n = r->turn_dropped_n = r->mark_ignored_n = 0;
+    r->text_bytes = r->segment_n = r->mark_ignored_n = 0;
+    r->is_answer_lost = false;
     if (program == NULL) return fw_fail(FW_ERR_INPUT, "%s", chat->absent ? chat->absent : "there is no chat template");
     fw_status status = fw_jinja_render(&out, &r->memory, program, &input);
     if (status == FW_ERR_INPUT && !r->memory.is_spent) status = add_remedy(c->messages);
@@ -117,7 +70,7 @@ fw_status fw_chat_render(fw_chat_rendering *r, const fw_chat_template *chat, con
     r->text = out.text;
     r->text_bytes = out.bytes;
     FW_TRY(cut_by_origin(r, &out));
-    return count_dropped(r, c->messages);
+    return fw_chat_find_left_out(r, c);
 }
 
 void fw_chat_rendering_fini(fw_chat_rendering *r) {

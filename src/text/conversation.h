@@ -23,6 +23,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 /* Is a message to be learnt? What its marks in the file say. */
 typedef enum fw_learn {
@@ -48,7 +49,7 @@ typedef struct fw_conversation {
     json_t *tools;      /* NULL: none */
     json_t *documents;  /* NULL: none */
     json_t *kwargs;     /* an object of further variables of the template (chat_template_kwargs); NULL: none */
-    size_t prompt_n;    /* the first messages that are a prompt: context, whatever their roles (prompt/completion) */
+    size_t prompt_n;    /* the first messages that are a prompt: context, unless marked (prompt/completion) */
     bool has_assistant; /* some message is the assistant's */
     bool has_marks;     /* some message has a mark */
 
@@ -61,6 +62,12 @@ typedef struct fw_conversation {
     int64_t line;     /* of a text file, the row of a table; from 1 */
     json_t *json;     /* owns all of it */
 } fw_conversation;
+
+/* Is a message, as JSON, the model's? */
+static inline bool fw_message_is_assistant(const json_t *message) {
+    const char *role = json_string_value(json_object_get(message, "role"));
+    return role != NULL && (strcmp(role, "assistant") == 0 || strcmp(role, "model") == 0);
+}
 
 void fw_conversation_fini(fw_conversation *c); /* takes a zeroed one */
 

@@ -101,7 +101,7 @@ template "{% for m in messages %}<|im_start|>{{ m.role }}
 say '{"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "1", "reasoning_content": "hm"}, {"role": "user", "content": "r"}, {"role": "assistant", "content": "2", "reasoning": "so"}]}'
 tokens talk.jsonl
 learnt '1<258><think>so</think>2<258>'
-expect 0 "reasoning of 1 assistant turn is left out by the chat template" data stats talk.jsonl
+expect 0 "template  leaves out the reasoning of 1 assistant turn" data stats talk.jsonl
 template "$chatml"
 
 # E45: byte order mark, CRLF, U+2028, a line of 8 MB; then what is wrong, with its line and column

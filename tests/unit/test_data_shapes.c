@@ -257,7 +257,9 @@ static void test_alpaca(void **state) {
     expect("{\"instruction\":\"a\",\"input\":\"\",\"output\":\"b\"}", "[" U("a") "," A("b") "]");
     expect("{\"instruction\":\"a\",\"input\":\"i\",\"output\":\"b\",\"system\":\"s\",\"history\":[[\"q\",\"r\"]]}",
            "[{\"role\":\"system\",\"content\":\"s\"}," U("q") "," A("r") "," U("a\\ni") "," A("b") "]");
-    expect("{\"instruction\":\"\",\"input\":\"i\",\"output\":\"\",\"system\":null}", "[" U("i") "," A("") "]");
+    expect("{\"instruction\":\"\",\"input\":\"i\",\"output\":\"b\",\"system\":null}", "[" U("i") "," A("b") "]");
+    refused("{\"instruction\":\"\",\"input\":\"\",\"output\":\"\"}", FW_DROP_NO_ANSWER, "\"output\" is empty");
+    refused("{\"instruction\":\"a\",\"output\":\" \\n\"}", FW_DROP_NO_ANSWER, "\"output\" is empty");
     refused("{\"instruction\":\"a\",\"output\":[\"b\",\"c\"]}", FW_DROP_CONTENT, "\"output\" is not a string");
     refused("{\"instruction\":\"a\",\"output\":\"b\",\"history\":[[\"q\"]]}", FW_DROP_SHAPE,
             "history[0] must be a pair");

@@ -287,8 +287,8 @@ static void test_thinking(void **state) {
     fw_lab_chat chat;
     fw_lab_chat_init(&chat, talk);
     assert_int_equal(fw_lab_chat_encode(&chat, &lab, 0), FW_OK);
-    assert_int_equal(chat.rendering.reasoning_dropped_n, 1);
-    assert_int_equal(chat.rendering.turn_dropped_n, 0);
+    assert_int_equal(chat.rendering.left_out_n[FW_CHAT_LEFT_REASONING], 1);
+    assert_int_equal(chat.rendering.left_out_n[FW_CHAT_LEFT_MESSAGE], 0);
     fw_lab_chat_fini(&chat);
     /* the empty block that the template puts before an answer is what it asks for a reply without thinking with */
     expect_learnt(&lab, "[" USER("q") "," ASSISTANT("\\n\\nsure") "]", 0, "sure<|im_end|>|");
@@ -304,8 +304,8 @@ static void test_dropped_turns(void **state) {
     fw_text_lab_init_family(&lab, "zephyr"); /* knows no tools */
     fw_lab_chat_init(&chat, "[" USER("q") "," TOOL("7") "," ASSISTANT("a") "," TOOL("") "]");
     assert_int_equal(fw_lab_chat_encode(&chat, &lab, 0), FW_OK);
-    assert_int_equal(chat.rendering.turn_dropped_n, 1);
-    assert_int_equal(chat.rendering.reasoning_dropped_n, 0);
+    assert_int_equal(chat.rendering.left_out_n[FW_CHAT_LEFT_MESSAGE], 1);
+    assert_int_equal(chat.rendering.left_out_n[FW_CHAT_LEFT_REASONING], 0);
     fw_lab_chat_fini(&chat);
     fw_text_lab_fini(&lab);
 }

@@ -1,6 +1,7 @@
 /* What holds for the labels of every family's template on every conversation of the reference's file: what people, tools and
  * systems said is never learnt; what the assistant said is, wherever the template writes it as its turn. */
 #include "base/alloc.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "support/text_lab.h"
 
@@ -10,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include <stdio.h>
 #include <string.h>
 
 static bool is_frame(fw_chat_field field) { return field == FW_CHAT_TEMPLATE || field == FW_CHAT_ROLE; }
@@ -41,6 +43,17 @@ static void check(const fw_text_lab *lab, const fw_lab_chat *chat, const char *f
     for (size_t i = 0; i < chat->ids.n; i++) *ends += chat->trained.mark[i] && chat->ids.id[i] == end;
 }
 
+/* Does a family's template hold a word? */
+static bool mentions(const char *family, const char *word) {
+    char path[512];
+    fw_strbuf text = {0};
+    snprintf(path, sizeof path, FW_TEST_DATA "/chat/%s.jinja", family);
+    if (fw_file_read(&text, path, 1 << 20) != FW_OK) fail_msg("%s", fw_trail_message());
+    const bool found = strstr(fw_strbuf_text(&text), word) != NULL;
+    fw_strbuf_fini(&text);
+    return found;
+}
+
 static void test_families(void **state) {
     json_t *file, *rows;
     const char *family;
@@ -53,6 +66,7 @@ static void test_families(void **state) {
         fw_text_lab_init_family(&lab, family);
         bool ends_turns = strcmp(family, "open_ended") != 0;
         assert_int_equal(fw_chat_end_of_turn_id(lab.tokenizer, &lab.chat) >= 0, ends_turns);
+        const bool knows_calls = mentions(family, "tool_calls");
         for (size_t i = 0; i < json_array_size(cases); i++) {
             const json_t *one = json_array_get(cases, i);
             if (json_object_get(json_array_get(rows, i), "text") == NULL) continue; /* the template refuses it */
@@ -61,9 +75,11 @@ static void test_families(void **state) {
                                   json_object_get(one, "variables"));
             chat.c.documents = json_object_get(one, "documents");
             unsigned flags = json_is_true(json_object_get(one, "prompt")) ? FW_CHAT_GENERATION_PROMPT : 0;
-            if (fw_lab_chat_encode(&chat, &lab, flags) != FW_OK)
+            fw_status status = fw_lab_chat_encode(&chat, &lab, flags);
+            if (status == FW_OK)
+                check(&lab, &chat, family, i, &said, &ends);
+            else if (knows_calls || !chat.rendering.is_answer_lost)
                 fail_msg("%s, case %zu: %s", family, i, fw_trail_message());
-            check(&lab, &chat, family, i, &said, &ends);
             fw_lab_chat_fini(&chat);
         }
         assert_true(said > 50);

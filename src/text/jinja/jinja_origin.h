@@ -14,7 +14,7 @@ typedef enum fw_chat_field {
     FW_CHAT_TEMPLATE,       /* the template's own text, or computed from it */
     FW_CHAT_ROLE,           /* a message's "role" */
     FW_CHAT_CONTENT,        /* "content" */
-    FW_CHAT_THOUGHT,        /* the part of "content" up to its last </think> */
+    FW_CHAT_THOUGHT,        /* the part of an assistant's "content" up to its last </think> */
     FW_CHAT_REASONING,      /* "reasoning_content" */
     FW_CHAT_TOOL_NAME,      /* the name in "tool_calls" */
     FW_CHAT_TOOL_ARGUMENTS, /* the arguments in "tool_calls" */

@@ -1,5 +1,7 @@
 /* From a conversation to its text: JSON becomes values that know where they come from, then the template runs. */
 #include "text/jinja/jinja.h"
+
+#include "text/conversation.h"
 #include "text/jinja/jinja_run.h"
 
 #include <string.h>
@@ -11,6 +13,7 @@ typedef struct source {
     int64_t message;
     bool in_calls; /* inside "tool_calls": names and arguments are told apart */
     fw_chat_field field;
+    bool may_think; /* content in which a </think> ends a thought: an assistant's */
 } source;
 
 typedef struct loader {
@@ -37,7 +40,7 @@ static fw_status split_thought(loader *l, fw_jinja_value *v, source from) {
 static fw_status load_text(loader *l, const char *text, size_t bytes, source from, fw_jinja_value *out) {
     l->bytes += bytes;
     FW_TRY(fw_jinja_text_of(l->memory, out, text, bytes, fw_jinja_origin_of(from.message, from.field), false));
-    return from.field == FW_CHAT_CONTENT ? split_thought(l, out, from) : FW_OK;
+    return from.may_think ? split_thought(l, out, from) : FW_OK;
 }
 
 static fw_status load_array(loader *l, const json_t *json, source from, fw_jinja_value *out, int depth) {
@@ -51,8 +54,8 @@ static fw_status load_array(loader *l, const json_t *json, source from, fw_jinja
 
 static source inside(source from, const char *key) {
     if (!from.in_calls) return from;
-    if (strcmp(key, "arguments") == 0) return (source){from.message, false, FW_CHAT_TOOL_ARGUMENTS};
-    if (strcmp(key, "name") == 0) return (source){from.message, false, FW_CHAT_TOOL_NAME};
+    if (strcmp(key, "arguments") == 0) return (source){from.message, false, FW_CHAT_TOOL_ARGUMENTS, false};
+    if (strcmp(key, "name") == 0) return (source){from.message, false, FW_CHAT_TOOL_NAME, false};
     return from;
 }
 
@@ -66,6 +69,7 @@ static fw_status load_object(loader *l, const json_t *json, source from, fw_jinj
         fw_jinja_value name, loaded;
         source plain = from;
         if (plain.field == FW_CHAT_CONTENT) plain.field = FW_CHAT_OTHER;
+        plain.may_think = false;
         FW_TRY(load_text(l, key, key_bytes, plain, &name));
         name.text->char_n = FW_JINJA_UNCOUNTED;
         FW_TRY(load(l, value, inside(from, key), &loaded, depth));
@@ -120,11 +124,12 @@ static fw_chat_field field_of(const char *key) {
     return FW_CHAT_OTHER;
 }
 
-static fw_status put_key(loader *l, fw_jinja_dict *dict, int64_t message, const char *key, const json_t *value) {
+static fw_status put_key(loader *l, fw_jinja_dict *dict, int64_t message, bool thinks, const char *key,
+                         const json_t *value) {
     fw_jinja_value name, loaded;
     fw_chat_field field = field_of(key);
-    source from = {message, field == FW_CHAT_TOOL_CALL, field},
-           of_key = {message, false, field == FW_CHAT_CONTENT ? FW_CHAT_OTHER : field};
+    source from = {message, field == FW_CHAT_TOOL_CALL, field, thinks && field == FW_CHAT_CONTENT},
+           of_key = {message, false, field == FW_CHAT_CONTENT ? FW_CHAT_OTHER : field, false};
     FW_TRY(load_text(l, key, strlen(key), of_key, &name));
     FW_TRY(load(l, value, from, &loaded, 0));
     return fw_jinja_dict_put(l->memory, dict, name, loaded);
@@ -138,17 +143,18 @@ static fw_status load_message(loader *l, const json_t *json, int64_t index, fw_j
     const char *key;
     json_t *value;
     fw_jinja_dict *dict;
+    const bool thinks = fw_message_is_assistant(json);
     if (!json_is_object(json)) return fw_fail(FW_ERR_INPUT, "message %lld is no object", (long long)index);
     for (size_t i = 0; i < 3 && thought == NULL; i++) {
         thought = json_object_get(json, reasoning[i]);
         if (json_is_null(thought)) thought = NULL;
     }
     FW_TRY(fw_jinja_dict_make(l->memory, &dict, json_object_size(json) + 2));
-    if (thought != NULL) FW_TRY(put_key(l, dict, index, "thinking", thought));
+    if (thought != NULL) FW_TRY(put_key(l, dict, index, thinks, "thinking", thought));
     json_object_foreach((json_t *)(uintptr_t)json, key, value) {
-        if (!json_is_null(value)) FW_TRY(put_key(l, dict, index, key, value));
+        if (!json_is_null(value)) FW_TRY(put_key(l, dict, index, thinks, key, value));
     }
-    if (thought != NULL) FW_TRY(put_key(l, dict, index, "reasoning_content", thought));
+    if (thought != NULL) FW_TRY(put_key(l, dict, index, thinks, "reasoning_content", thought));
     dict->message = index;
     *out = (fw_jinja_value){.kind = FW_JINJA_DICT, .origin = fw_jinja_origin_of(index, FW_CHAT_OTHER), .dict = dict};
     return FW_OK;
@@ -183,7 +189,7 @@ static fw_status set_all(fw_jinja *j, loader *l, const json_t *object, fw_chat_f
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)object, key, value) {
         fw_jinja_value loaded;
-        FW_TRY(load(l, value, (source){-1, false, field}, &loaded, 0));
+        FW_TRY(load(l, value, (source){-1, false, field, false}, &loaded, 0));
         FW_TRY(set_global(j, key, loaded));
     }
     return FW_OK;
@@ -196,10 +202,10 @@ static fw_status set_globals(fw_jinja *j, loader *l, const fw_jinja_input *in) {
     FW_TRY(load_messages(l, in->messages, &value));
     FW_TRY(set_global(j, "messages", value));
     value = fw_jinja_none();
-    if (in->tools != NULL) FW_TRY(load(l, in->tools, (source){-1, false, FW_CHAT_TOOLS}, &value, 0));
+    if (in->tools != NULL) FW_TRY(load(l, in->tools, (source){-1, false, FW_CHAT_TOOLS, false}, &value, 0));
     FW_TRY(set_global(j, "tools", value));
     value = fw_jinja_none();
-    if (in->documents != NULL) FW_TRY(load(l, in->documents, (source){-1, false, FW_CHAT_DOCUMENTS}, &value, 0));
+    if (in->documents != NULL) FW_TRY(load(l, in->documents, (source){-1, false, FW_CHAT_DOCUMENTS, false}, &value, 0));
     FW_TRY(set_global(j, "documents", value));
     return set_global(j, "add_generation_prompt", fw_jinja_bool(in->add_generation_prompt));
 }
