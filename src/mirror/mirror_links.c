@@ -63,6 +63,8 @@ fw_status fw_mirror_links_make(char **dir, bool *held, bool *gone, const char *o
     FW_TRY_OR(fw_mirror_links_place(&place, output_dir), done);
     FW_TRY_OR(fw_path_join(&from, output_dir, name), done);
     FW_TRY_OR(fw_path_join(&to, place, name), done);
+    *gone = !fw_dir_exists(from); /* with the whole output folder, maybe: it must not be made anew */
+    if (*gone) goto done;
     FW_TRY_OR(fw_dir_make(to), done);
     FW_TRY_OR(link_all(&reason, from, to), done);
     FW_TRY_OR(fw_path_join(&manifest, to, "manifest.json"), done);

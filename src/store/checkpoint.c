@@ -10,6 +10,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <unistd.h>
 
 enum {
     RANGE_ALIGN = FW_STATE_BLOCK_N,
@@ -133,9 +134,11 @@ fw_status fw_checkpoint_save(char **path, const char *output_dir, const char *so
     fw_checkpoint_writer w = {0};
     fw_checkpoint_range *range = NULL;
     json_t **part = NULL;
+    const bool is_new = !fw_dir_exists(output_dir);
     fw_status status;
     FW_TRY_OR(FW_NEW_ARRAY(range, (size_t)table->unit_n), done);
     FW_TRY_OR(FW_NEW_ARRAY(part, (size_t)place_n), done);
+    FW_TRY_OR(fw_dir_make(output_dir), done);
     FW_TRY_OR(fw_checkpoint_begin(&w, output_dir, source_dir, table, state->optimizer, state->step, place_n), done);
     for (int i = 0; i < place_n; i++) {
         fw_checkpoint_even_ranges(range, table, i, place_n);
@@ -152,5 +155,6 @@ done:
     fw_free(part);
     fw_free(range);
     fw_checkpoint_writer_close(&w);
+    if (status != FW_OK && is_new) rmdir(output_dir); /* when it is empty: nothing is left */
     return status;
 }

@@ -89,6 +89,7 @@ typedef struct fw_checkpoint_writer {
     json_t *small_files;     /* of the manifest */
 } fw_checkpoint_writer;
 /* source_dir: model folder whose small files are copied. An older checkpoint of the same step is replaced by commit.
+ * output_dir has to be there: it is not made anew when it was moved away.
  * Errors: FW_ERR_IO (no space: bytes needed and free are named), FW_ERR_NOMEM; then nothing has changed. */
 fw_status fw_checkpoint_begin(fw_checkpoint_writer *w, const char *output_dir, const char *source_dir,
                               const fw_param_table *table, fw_optimizer optimizer, int64_t step, int place_n);

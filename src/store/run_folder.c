@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { RUN_LIMIT_BYTES = 1 << 20 };
@@ -20,7 +21,8 @@ fw_status fw_output_lock_take(fw_output_lock *lock, const char *output_dir) {
     char *path;
     FW_TRY(fw_path_join(&path, output_dir, ".lock"));
     fw_status status = FW_OK;
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    int dir_fd = open(output_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int fd = dir_fd < 0 ? -1 : openat(dir_fd, ".lock", O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (fd < 0) {
         status = fw_fail(FW_ERR_IO, "cannot create %s: %s", path, strerror(errno));
         goto done;
@@ -45,13 +47,30 @@ fw_status fw_output_lock_take(fw_output_lock *lock, const char *output_dir) {
     if (ftruncate(fd, 0) != 0 || pwrite(fd, text, (size_t)n, 0) != n) /* the number is for the message only */
         fw_log_debug("cannot write to %s: %s", path, strerror(errno));
     lock->fd = fd;
+    lock->dir_fd = dir_fd;
 done:
+    if (lock->fd < 0 && dir_fd >= 0) close(dir_fd);
     fw_free(path);
     return status;
 }
 
+fw_status fw_output_lock_check(const fw_output_lock *lock, const char *output_dir) {
+    struct stat mine, there;
+    if (fstat(lock->dir_fd, &mine) == 0 && stat(output_dir, &there) == 0 && mine.st_dev == there.st_dev &&
+        mine.st_ino == there.st_ino)
+        return FW_OK;
+    return fw_fail(FW_ERR_IO,
+                   "%s is not the folder any more that this run began in: it was moved, removed or unmounted; nothing "
+                   "is written in its place. Put it back, or name the place where it is now as --output_dir, and the "
+                   "same command goes on from the newest checkpoint in it",
+                   output_dir);
+}
+
 void fw_output_lock_release(fw_output_lock *lock) {
-    if (lock->fd >= 0) close(lock->fd);
+    if (lock->fd >= 0) {
+        close(lock->fd);
+        close(lock->dir_fd);
+    }
     lock->fd = -1;
 }
 

@@ -12,10 +12,14 @@
 
 typedef struct fw_output_lock {
     int fd;         /* -1: not held */
+    int dir_fd;     /* the folder; as long as it is open, no other gets its inode. With fd */
     bool exclusive; /* nobody else can hold it; false where the file system has no locks */
 } fw_output_lock;
 /* Makes the folder when missing. Errors: FW_ERR_OPTION when another process holds it (names its pid); FW_ERR_IO. */
 fw_status fw_output_lock_take(fw_output_lock *lock, const char *output_dir);
+/* Is `output_dir` still the folder that was locked? Nothing may be written where it is not. Errors: FW_ERR_IO: it was moved,
+ * removed or unmounted, or another is in its place. */
+fw_status fw_output_lock_check(const fw_output_lock *lock, const char *output_dir);
 void fw_output_lock_release(fw_output_lock *lock); /* takes a lock with fd = -1 */
 
 typedef enum fw_run_mode {

@@ -32,7 +32,7 @@ fw_status fw_staged_folder_begin(fw_staged_folder *f, const char *path, bool hid
         status = fw_fail(FW_ERR_OPTION, "\"%s\" cannot be the name of a new folder; give it a name of its own", path);
         goto fail;
     }
-    FW_TRY_OR(fw_dir_make(f->parent), fail);
+    if (!hidden) FW_TRY_OR(fw_dir_make(f->parent), fail);
     FW_TRY_OR(hidden ? fw_strbuf_printf(&name, "%s/.tmp-%s-%ld", f->parent, last, (long)getpid())
                      : fw_strbuf_printf(&name, "%s.tmp-%ld", f->path, (long)getpid()),
               fail);

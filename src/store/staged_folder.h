@@ -16,7 +16,8 @@ typedef struct fw_staged_folder {
     char *parent;
 } fw_staged_folder;
 
-/* hidden: the folder is called ".tmp-NAME-PID" until it is complete, otherwise "NAME.tmp-PID". Parents are made.
+/* hidden: the folder is called ".tmp-NAME-PID" until it is complete, otherwise "NAME.tmp-PID". Parents are made only for
+ * the latter: what is hidden goes into a folder that is somebody's, and that may just have been moved away.
  * Errors: FW_ERR_IO, FW_ERR_NOMEM. */
 fw_status fw_staged_folder_begin(fw_staged_folder *f, const char *path, bool hidden);
 fw_status fw_staged_folder_commit(fw_staged_folder *f);

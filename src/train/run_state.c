@@ -352,6 +352,7 @@ fw_status fw_run_state_export(fw_run_state *s, char **path) {
     if (is_writer(s)) {
         fw_comm_host_work_begin(s->job->comm, "writing the model");
         status = fw_behind_wait(&s->pruning); /* its room is counted on */
+        if (status == FW_OK) status = fw_run_state_check_folder(s);
         if (status == FW_OK) status = write_model(s, *path);
         fw_comm_host_work_end(s->job->comm);
         if (status == FW_OK) fw_mirror_offer_model(s->mirror);

@@ -58,6 +58,8 @@ fw_status fw_run_state_finish_save(fw_run_state *s);
 /* --load_best_model_at_end: the weights of the best checkpoint, when that is not the last step. *step: its step; 0: the
  * weights stay. Collective. */
 fw_status fw_run_state_load_best(fw_run_state *s, int64_t *step, double *eval_loss);
+/* Rank 0: the folder that is saved to is the one that was locked; the others do not know. Errors: FW_ERR_IO. */
+fw_status fw_run_state_check_folder(const fw_run_state *s);
 /* Every rank writes a small file into the real place, and rank 0 sees it: what makes saving fail is known before the first
  * step. Collective. */
 fw_status fw_run_state_try_saving(fw_run_state *s); /* save_state.c */

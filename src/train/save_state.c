@@ -115,6 +115,10 @@ done:
     return status;
 }
 
+fw_status fw_run_state_check_folder(const fw_run_state *s) {
+    return is_writer(s) ? fw_output_lock_check(&s->lock, s->options->output_dir) : FW_OK;
+}
+
 /* What the mirror still copies of a checkpoint that was removed must not be in the way of the next. What the disk has is
  * looked at again where it is decided. */
 static void make_room(const fw_run_state *s) {
@@ -133,6 +137,7 @@ static fw_status begin(fw_run_state *s, fw_checkpoint_writer *w, int64_t step, c
     dir[0] = 0;
     if (is_writer(s)) {
         status = fw_behind_wait(&s->pruning); /* its room is counted on */
+        if (status == FW_OK) status = fw_run_state_check_folder(s);
         if (status == FW_OK) make_room(s);
         if (status == FW_OK)
             status =
@@ -155,7 +160,11 @@ static fw_status unite(fw_run_state *s, fw_checkpoint_writer *w, fw_status statu
     fw_comm *comm = s->job->comm;
     json_t *part[FW_COMM_MAX_WORLD] = {0};
     fw_strbuf text = {0};
-    if (status == FW_OK) status = fw_json_dump(&text, mine, JSON_COMPACT);
+    const fw_status place = fw_run_state_check_folder(s); /* why all else has failed, if it has */
+    if (place != FW_OK)
+        status = place;
+    else if (status == FW_OK)
+        status = fw_json_dump(&text, mine, JSON_COMPACT);
     json_decref(mine);
     status = fw_comm_agree(comm, status);
     if (status == FW_OK) status = gather_parts(s, part, fw_strbuf_text(&text));

@@ -24,6 +24,7 @@ static void test_saving(void **unused) {
     fw_checkpoint_range *range;
     json_t *part[PLACE_N] = {0};
     fw_checkpoint_writer w;
+    fw_test_must(fw_dir_make(here));
     fw_test_must(fw_dir_make(there));
     fw_test_must(FW_NEW_ARRAY(range, (size_t)table->unit_n));
     fw_test_must(fw_checkpoint_begin(&w, here, fw_lab.source, table, FW_OPTIMIZER_ADAMW, state.step, PLACE_N));
