@@ -90,6 +90,7 @@ static _Noreturn void become_rank(const fw_launch_job *job, int rank, char **env
     int failed = dup2(job->null_fd, STDIN_FILENO) < 0;
     if (rank == 0) failed |= fcntl(job->listen_fd, F_SETFD, 0) != 0;
     signal(SIGCHLD, SIG_DFL);
+    signal(SIGINT, SIG_DFL);  /* ignored by what a script starts with &, and handed on by us all the same */
     signal(SIGTTOU, SIG_IGN); /* being no foreground group must not stop its lines on a terminal */
     sigprocmask(SIG_SETMASK, &job->outer_mask, NULL);
     if (!failed) execvpe(job->argv[0], job->argv, environment);

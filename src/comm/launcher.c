@@ -202,14 +202,15 @@ static void kill_all(fw_launch_job *job) {
         if (job->rank[r].pid != 0) waitpid(job->rank[r].pid, NULL, 0);
 }
 
-/* Signals that stop the job; one that was ignored when we started (nohup, a background shell) stays ignored. */
+/* Signals that stop the job. One that was ignored when we started (nohup's SIGHUP) stays ignored, but for SIGINT: a script's
+ * shell has what it starts with & ignore it, and who sends it to the job, or ends the script by Ctrl-C, means it. */
 static void fill_signals(sigset_t *signals) {
     static const int stop[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
     sigemptyset(signals);
     sigaddset(signals, SIGCHLD);
     for (size_t i = 0; i < sizeof stop / sizeof *stop; i++) {
         struct sigaction now;
-        if (sigaction(stop[i], NULL, &now) == 0 && now.sa_handler == SIG_IGN) continue;
+        if (stop[i] != SIGINT && sigaction(stop[i], NULL, &now) == 0 && now.sa_handler == SIG_IGN) continue;
         sigaddset(signals, stop[i]);
     }
 }

@@ -5,7 +5,7 @@
  * it over, so two jobs started at once can never pick the same port. Ranks read from /dev/null.
  *
  * Signals: each rank leads a process group of its own, so Ctrl-C on a terminal reaches the launcher only. SIGINT,
- * SIGTERM and SIGHUP (unless ignored at the start) are handed to every rank exactly once; a second one kills at once.
+ * SIGTERM and SIGHUP (the latter two unless ignored at the start) are handed to every rank exactly once; a second one kills at once.
  * SIGUSR1, a batch system's warning, is handed on too and counts as no first one.
  * When one rank fails, the others get grace_s to stop by themselves (the control plane tells them; the launcher
  * tells rank 0 while it waits for others), then SIGKILL.

@@ -6,21 +6,10 @@
 #include "mirror/mirror_target.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 fw_status fw_mirror_hub_find(const char *option) {
-    const char *at = getenv("PATH");
-    while (at != NULL && *at != 0) {
-        const size_t n = strcspn(at, ":");
-        char path[4096];
-        if (n > 0 && n + 4 < sizeof path) {
-            snprintf(path, sizeof path, "%.*s/hf", (int)n, at);
-            if (fw_file_exists(path) && access(path, X_OK) == 0) return FW_OK;
-        }
-        at += n + (at[n] == ':');
-    }
+    if (fw_mirror_can_run("hf")) return FW_OK;
     return fw_fail(
         FW_ERR_OPTION,
         "%s hf://...: the program hf is not in PATH; install it (pip install huggingface_hub), and give it a token "

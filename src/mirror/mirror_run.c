@@ -1,6 +1,7 @@
 #include "mirror/mirror_run.h"
 
 #include "base/alloc.h"
+#include "base/file.h"
 #include "base/host.h"
 
 #include <errno.h>
@@ -9,6 +10,7 @@
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -148,12 +150,30 @@ static fw_status watch(running *r, fw_mirror_work *work) {
     return status;
 }
 
+bool fw_mirror_can_run(const char *program) {
+    if (strchr(program, '/') != NULL) return fw_file_exists(program) && access(program, X_OK) == 0;
+    const char *at = getenv("PATH");
+    while (at != NULL && *at != 0) {
+        const size_t n = strcspn(at, ":");
+        char path[4096];
+        const int bytes = snprintf(path, sizeof path, "%.*s/%s", (int)n, at, program);
+        if (n > 0 && bytes > 0 && (size_t)bytes < sizeof path && fw_file_exists(path) && access(path, X_OK) == 0)
+            return true;
+        at += n + (at[n] == ':');
+    }
+    return false;
+}
+
 static fw_status judge(const running *r, int state, const char *command) {
     const char *colon = r->line_bytes > 0 ? ": " : "";
     if (WIFEXITED(state) && WEXITSTATUS(state) == 0) return FW_OK;
     if (WIFSIGNALED(state))
         return fw_fail(FW_ERR_IO, "%s was ended by signal %d%s%s", command, WTERMSIG(state), colon, r->line);
-    return fw_fail(FW_ERR_IO, "%s ended with exit code %d%s%s", command, WEXITSTATUS(state), colon, r->line);
+    const int code = WEXITSTATUS(state); /* the guard's, where it could not start the command */
+    if ((code == 126 || code == 127) && !fw_mirror_can_run(command))
+        return fw_fail(FW_ERR_IO, "cannot start %s: there is no such program%s, or it may not be run", command,
+                       strchr(command, '/') == NULL ? " in PATH" : "");
+    return fw_fail(FW_ERR_IO, "%s ended with exit code %d%s%s", command, code, colon, r->line);
 }
 
 fw_status fw_mirror_run(char *const *argv, const char *log_path, fw_mirror_work *work) {

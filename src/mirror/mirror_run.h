@@ -10,4 +10,7 @@
  * started; and those of fw_mirror_work_check, after it has been stopped. */
 fw_status fw_mirror_run(char *const *argv, const char *log_path, fw_mirror_work *work);
 
+/* A file of that name that may be run is in PATH, or where the name says when it has a slash. */
+bool fw_mirror_can_run(const char *program);
+
 #endif

@@ -14,7 +14,6 @@ fw_status fw_checkpoint_resolve(char **path, const char *given) {
     if (!fw_dir_exists(given)) return fw_fail(FW_ERR_INPUT, "%s is not a folder", given);
     FW_TRY(fw_dir_has_file(&is_one, given, "manifest.json"));
     if (is_one) return fw_strdup(path, given);
-    FW_TRY(fw_checkpoint_refuse_foreign(given));
     fw_checkpoint_list list;
     FW_TRY(fw_checkpoint_list_init(&list, given));
     if (list.entry_n > 0) {
@@ -23,6 +22,7 @@ fw_status fw_checkpoint_resolve(char **path, const char *given) {
     }
     fw_checkpoint_list_fini(&list);
     if (*path != NULL) return FW_OK;
+    FW_TRY(fw_checkpoint_refuse_foreign(given));
     return fw_fail(FW_ERR_INPUT, "%s is not a checkpoint (it has no manifest.json) and holds no complete one", given);
 }
 

@@ -10,8 +10,8 @@
 /* *path = the folder itself when it is a checkpoint, else the newest complete one in it (fw_free). Errors: FW_ERR_INPUT
  * naming what the folder is instead, where it is a checkpoint of another program. */
 fw_status fw_checkpoint_resolve(char **path, const char *given);
-/* Recognises checkpoints of PyTorch (.distcp), DeepSpeed and transformers' Trainer: FW_ERR_INPUT naming which, and what
- * converts them. FW_OK when it is none of them. */
+/* Recognises checkpoints of PyTorch (.distcp), DeepSpeed and transformers' Trainer, and a folder that holds Trainer's
+ * checkpoint-N: FW_ERR_INPUT naming which, and what converts them. FW_OK when it is none of them. */
 fw_status fw_checkpoint_refuse_foreign(const char *dir);
 
 /* A checkpoint with the table of its own config.json, and of its adapter_config.json where it has one. */

@@ -33,6 +33,7 @@ void fw_interrupt_install(void) {
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGUSR1, &action, NULL);
+    /* SIGINT also where it was ignored: a script's shell does that to what it starts with &, and who sends it means it. */
     struct sigaction before; /* nohup ignores SIGHUP: leave it so */
     if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, NULL);
 }

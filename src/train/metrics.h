@@ -8,14 +8,17 @@
 #ifndef FW_TRAIN_METRICS_H
 #define FW_TRAIN_METRICS_H
 
-#include "base/status.h"
+#include "base/strbuf.h"
 
+#include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
 
 typedef struct fw_metrics {
-    FILE *file; /* NULL on ranks that do not write */
-    char *path;
+    char *path; /* NULL on ranks that do not write */
+    int fd;
+    fw_strbuf waiting; /* lines, the first perhaps in part, that could not be written yet */
+    bool fails;        /* and it was said */
+    int64_t lost_n;    /* lines that there was no room for in `waiting` */
 } fw_metrics;
 
 typedef struct fw_metrics_row {
@@ -30,6 +33,8 @@ typedef struct fw_metrics_row {
  * Errors: FW_ERR_IO, FW_ERR_NOMEM. */
 fw_status fw_metrics_open(fw_metrics *out, const char *output_dir, int64_t last_step);
 void fw_metrics_close(fw_metrics *m); /* takes a zeroed one */
+/* A disk that is full must not end a run for a line of its log: that is a warning, once, and the line is kept and written with
+ * a later one. Errors: FW_ERR_NOMEM. */
 fw_status fw_metrics_write(fw_metrics *m, const fw_metrics_row *row);
 fw_status fw_metrics_write_eval(fw_metrics *m, int64_t step, double epoch, double loss, int64_t target_n);
 /* num_tokens of the last line that was kept by open; 0 without one. */

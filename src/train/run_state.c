@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "base/trace.h"
 #include "config/options_saving.h"
-#include "store/export.h"
+#include "store/checkpoint_tools.h"
 #include "store/stale.h"
 #include "train/job_adapter.h"
 #include "train/resume_source.h"
@@ -94,6 +94,17 @@ static fw_status check_space(const fw_run_state *s) {
     return FW_OK;
 }
 
+/* What another program has left in a folder that is new to us looks as if it were gone on from, and is not. */
+static fw_status warn_of_foreign(const char *output_dir) {
+    bool is_run;
+    FW_TRY(fw_dir_has_file(&is_run, output_dir, "run.json"));
+    if (is_run) return FW_OK;
+    const fw_status status = fw_checkpoint_refuse_foreign(output_dir);
+    if (status != FW_ERR_INPUT) return status;
+    fw_log_warning("--output_dir holds what is not gone on from: %s", fw_trail_message());
+    return FW_OK;
+}
+
 /* Rank 0: the folder is ours. */
 static fw_status claim_folder(fw_run_state *s, const fw_resume_source *from) {
     const fw_options *o = s->options;
@@ -113,6 +124,7 @@ static fw_status claim_folder(fw_run_state *s, const fw_resume_source *from) {
     if (o->mirror != NULL) FW_TRY_OR(fw_mirror_check_place(o->mirror, o->output_dir, s->identity), done);
     /* What fails from here on must not leave a folder that counts as a run. Overwriting makes room first. */
     FW_TRY_OR(fw_resume_source_check(from), done);
+    FW_TRY_OR(warn_of_foreign(o->output_dir), done);
     if (mode != FW_RUN_OVERWRITE) FW_TRY_OR(check_space(s), done);
     FW_TRY_OR(fw_run_begin(o->output_dir, s->identity, mode), done);
     if (mode == FW_RUN_OVERWRITE) FW_TRY_OR(check_space(s), done);
@@ -194,7 +206,9 @@ static fw_status list_changes(const fw_run_state *s, const json_t *was) {
     return status;
 }
 
-static fw_status open_checkpoint(fw_run_state *s, const char *path, fw_checkpoint_files *files, fw_run_place *place) {
+/* *was (json_decref): the options of the run that wrote it, on rank 0. */
+static fw_status open_checkpoint(fw_run_state *s, const char *path, fw_checkpoint_files *files, fw_run_place *place,
+                                 json_t **was) {
     fw_checkpoint_state state = {0};
     fw_status status;
     FW_TRY(fw_checkpoint_open(files, path, fw_model_trained(&s->job->model), &state));
@@ -202,7 +216,7 @@ static fw_status open_checkpoint(fw_run_state *s, const char *path, fw_checkpoin
     FW_TRY_OR(check_optimizer(s, files, path), done);
     if (is_writer(s)) {
         if (state.run != NULL) FW_TRY_OR(fw_run_compare(state.run, s->identity, path), done);
-        FW_TRY_OR(list_changes(s, state.options), done);
+        *was = json_incref(state.options);
     }
     if (state.data_hash != s->dataset->hash || state.position >= fw_batcher_units(s->batcher))
         status = fw_fail(FW_ERR_OPTION,
@@ -217,12 +231,16 @@ done:
 /* *damaged: it could be opened, and then bytes of it were not what they had been. The same on all ranks. */
 static fw_status resume(fw_run_state *s, const char *path, fw_run_place *place, bool *damaged) {
     fw_checkpoint_files files = {0};
+    json_t *was = NULL;
     fw_status status;
     *damaged = false;
-    FW_TRY_OR(fw_comm_agree(s->job->comm, open_checkpoint(s, path, &files, place)), done);
+    FW_TRY_OR(fw_comm_agree(s->job->comm, open_checkpoint(s, path, &files, place, &was)), done);
     status = load(s, &files, true);
     *damaged = status == FW_ERR_INPUT;
+    FW_TRY_OR(status, done);
+    status = fw_comm_agree(s->job->comm, was == NULL ? FW_OK : list_changes(s, was)); /* of what counts, and no other */
 done:
+    json_decref(was);
     fw_checkpoint_close(&files);
     return status;
 }

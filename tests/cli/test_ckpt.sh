@@ -78,7 +78,19 @@ foreign __0_0.distcp
 expect 3 "distributed checkpoint of PyTorch" ckpt verify foreign
 expect 3 "dcp_to_torch" train --model model --dataset data.jsonl --output_dir new --resume_from_checkpoint foreign
 foreign global_step5/mp_rank_00_model_states.pt
-expect 3 "zero_to_fp32.py" ckpt ls foreign
+expect 3 "(python zero_to_fp32.py foreign OUT -t global_step5 --safe_serialization)" ckpt ls foreign
+touch foreign/latest foreign/zero_to_fp32.py
+expect 3 "(python foreign/zero_to_fp32.py foreign OUT --safe_serialization)" ckpt ls foreign
+expect 3 "(python foreign/zero_to_fp32.py foreign OUT -t global_step5 --safe_serialization)" ckpt ls foreign/global_step5
+# a folder that holds them: by name, and where a run is to be written, as a warning
+foreign checkpoint-7/trainer_state.json
+mkdir foreign/checkpoint-12 && touch foreign/checkpoint-12/optimizer.pt
+expect 3 "foreign/checkpoint-12 is a checkpoint of transformers' Trainer" ckpt ls foreign
+expect 3 "foreign/checkpoint-12 is" train --model model --dataset data.jsonl --output_dir new --resume_from_checkpoint foreign
+train --output_dir foreign --max_steps 1
+grep -qF "holds what is not gone on from: foreign/checkpoint-12 is a checkpoint of transformers' Trainer" out ||
+  fail "no warning of another's checkpoints"
+expect 0 "foreign/step-00000001" ckpt verify foreign
 foreign trainer_state.json
 expect 3 "transformers' Trainer" ckpt export foreign --output other
 expect 3 "holds no checkpoints" ckpt verify model

@@ -101,6 +101,8 @@ train 6 "does not have step-00000002 and the final model: copying step-00000002 
   --output_dir unlucky --num_processes 2 --max_steps 2 --mirror 'sh -c "echo full >&2; exit 9" sh {source}'
 grep -qF "model = unlucky/final" out || fail "the run did not end"
 "$FINEWIRE" ckpt verify unlucky >out 2>&1 || fail "the run's own checkpoint is not sound"
+train 6 "cannot start no-such-program: there is no such program in PATH" --output_dir absent --max_steps 1 \
+  --mirror 'no-such-program {source}'
 train 6 "does not have step-00000001 and the final model" --output_dir slow --max_steps 1 --mirror_timeout 1s \
   --mirror 'sh -c "sleep 1000" sh {source}'
 train 6 "copied, but --mirror_check says otherwise" --output_dir unsure --max_steps 1 --mirror "true {source}" \

@@ -1,6 +1,7 @@
 /* train: schedules, clipping, sampling, the loss sum, metrics.jsonl after a resume. */
 #include "base/alloc.h"
 #include "base/file.h"
+#include "support/waiting.h"
 #include "train/interrupt.h"
 #include "train/metrics.h"
 #include "train/optimizer.h"
@@ -14,10 +15,14 @@
 
 #include <cmocka.h>
 
+#include <fcntl.h>
 #include <math.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static void assert_near(double value, double expected, double tolerance) {
     assert_true(fabs(value - expected) <= tolerance);
@@ -193,11 +198,63 @@ static void test_interrupt_twice_at_once(void **state) {
     sigaction(SIGTERM, &before[1], NULL);
 }
 
+/* Twice, apart: out at once, by the signal; also where a shell has had SIGINT ignored, as for what a script starts with &. */
+static void test_interrupt_twice(void **state) {
+    (void)state;
+    const pid_t pid = fork();
+    if (pid == 0) {
+        signal(SIGINT, SIG_IGN);
+        fw_interrupt_install();
+        raise(SIGINT);
+        if (!fw_interrupt_requested()) _exit(1);
+        nap(0.3); /* longer than what counts as one press */
+        raise(SIGINT);
+        _exit(2);
+    }
+    int how;
+    assert_int_equal(waitpid(pid, &how, 0), pid);
+    assert_true(WIFSIGNALED(how));
+    assert_int_equal(WTERMSIG(how), SIGINT);
+}
+
+/* A write that fails ends nothing; the line is kept, and comes with the next that can be written. */
+static void test_metrics_full(void **state) {
+    (void)state;
+    char dir[] = "/tmp/fw-test-XXXXXX", path[64];
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/metrics.jsonl", dir);
+    fw_metrics m;
+    assert_int_equal(fw_metrics_open(&m, dir, 0), FW_OK);
+    const int file = m.fd, full = open("/dev/full", O_WRONLY | O_CLOEXEC);
+    assert_true(full >= 0);
+    for (int step = 1; step <= 4; step++) {
+        m.fd = step == 2 || step == 3 ? full : file;
+        fw_metrics_row row = {.step = step};
+        assert_int_equal(fw_metrics_write(&m, &row), FW_OK);
+        assert_int_equal(m.fails, m.fd == full);
+    }
+    fw_metrics_close(&m);
+    close(full);
+    fw_strbuf text = {0};
+    assert_int_equal(fw_file_read(&text, path, 1 << 20), FW_OK);
+    const char *at = text.data;
+    for (int step = 1; step <= 4; step++) {
+        char begin[32];
+        snprintf(begin, sizeof begin, "{\"step\": %d, ", step);
+        assert_memory_equal(at, begin, strlen(begin));
+        at = strchr(at, '\n') + 1;
+    }
+    assert_int_equal(*at, 0);
+    fw_strbuf_fini(&text);
+    fw_dir_remove(dir);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_schedule),       cmocka_unit_test(test_clip),
-        cmocka_unit_test(test_sampler),        cmocka_unit_test(test_loss_sum),
-        cmocka_unit_test(test_metrics_resume), cmocka_unit_test(test_interrupt_twice_at_once),
+        cmocka_unit_test(test_schedule),        cmocka_unit_test(test_clip),
+        cmocka_unit_test(test_sampler),         cmocka_unit_test(test_loss_sum),
+        cmocka_unit_test(test_metrics_resume),  cmocka_unit_test(test_interrupt_twice_at_once),
+        cmocka_unit_test(test_interrupt_twice), cmocka_unit_test(test_metrics_full),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

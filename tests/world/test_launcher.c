@@ -148,16 +148,18 @@ static void a_command_that_cannot_start_is_named(void **state) {
 }
 
 /* A launcher in a process of its own, to send signals to. Exits with the job's code. */
-static pid_t launch_aside(int n, const char *script) {
+static pid_t launch_with(int n, const char *script, void (*sigint)(int)) {
     pid_t pid = fork();
     if (pid != 0) return pid;
     char *argv[] = {"sh", "-c", (char *)(uintptr_t)script, NULL};
     int exit_code = 0;
     fw_launch_options options = {.process_n = n, .grace_s = 1};
-    signal(SIGINT, SIG_DFL);
+    signal(SIGINT, sigint);
     if (fw_launch(&options, argv, &exit_code) != FW_OK) _exit(99);
     _exit(exit_code);
 }
+
+static pid_t launch_aside(int n, const char *script) { return launch_with(n, script, SIG_DFL); }
 
 static int code_of(pid_t pid) {
     int state;
@@ -202,6 +204,17 @@ static void a_rank_without_a_handler_ends_by_the_signal(void **state) {
     pid_t launcher = launch_aside(2, script);
     assert_true(wait_for_in(folder, "plain", 4));
     kill(launcher, SIGTERM);
+    assert_int_equal(code_of(launcher), 130);
+}
+
+/* As what a script starts with &: SIGINT is ignored, and stops the job all the same. */
+static void a_job_in_the_background_gets_sigint(void **state) {
+    (void)state;
+    char script[200];
+    snprintf(script, sizeof script, "echo r >> %s/behind; exec sleep 100", folder);
+    pid_t launcher = launch_with(2, script, SIG_IGN);
+    assert_true(wait_for_in(folder, "behind", 4));
+    kill(launcher, SIGINT);
     assert_int_equal(code_of(launcher), 130);
 }
 
@@ -401,6 +414,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_command_that_cannot_start_is_named),
         cmocka_unit_test(each_rank_gets_a_signal_once),
         cmocka_unit_test(a_rank_without_a_handler_ends_by_the_signal),
+        cmocka_unit_test(a_job_in_the_background_gets_sigint),
         cmocka_unit_test(a_second_signal_kills_at_once),
         cmocka_unit_test(kill_9_of_the_launcher_leaves_nobody),
         cmocka_unit_test(what_a_rank_left_behind_goes_with_it),

@@ -41,6 +41,9 @@ static void finish(const char *name, const char *strategy, int damaged_n) {
     int said_n = 0;
     for (const char *at = fw_strbuf_text(&c.err); (at = strstr(at, "does not count")) != NULL; at++) said_n++;
     if (said_n != damaged_n) fail_msg("%s: %d warnings of %d: %s", strategy, said_n, damaged_n, fw_strbuf_text(&c.err));
+    const char *said = strstr(fw_strbuf_text(&c.err), "changed since the checkpoint: max_steps"); /* of what counts */
+    assert_true((said != NULL) == (damaged_n == 1));
+    if (said != NULL) assert_null(strstr(said + 1, "changed since the checkpoint: max_steps"));
     if (damaged_n > 0) assert_non_null(strstr(fw_strbuf_text(&c.err), "exp_avg_sq, bytes "));
     fw_test_command_fini(&c);
 }
