@@ -185,6 +185,20 @@ static void test_names(void **state) {
     unload(&t);
 }
 
+/* Names of columns and fields become keys of JSON: one that is not UTF-8 is damage, not a lack of memory. */
+static void test_broken_name(void **state) {
+    (void)state;
+    table t = load("two_fields", "required_text");
+    char *end = t.bytes.data + t.bytes.len_bytes;
+    int wrong_n = 0;
+    for (char *at = t.bytes.data; (at = memmem(at, (size_t)(end - at), "content", 7)) != NULL; wrong_n++)
+        *at = (char)0xff;
+    assert_true(wrong_n > 0);
+    refused(t.bytes.data, t.bytes.len_bytes,
+            "t.parquet: the Parquet file is damaged: the name of a column is not UTF-8");
+    unload(&t);
+}
+
 /* A row that is refused does not take the others with it. */
 static void test_refused_row(void **state) {
     (void)state;
@@ -275,12 +289,12 @@ static void test_allocations(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nested),          cmocka_unit_test(test_encodings),
-        cmocka_unit_test(test_cut_off),         cmocka_unit_test(test_changed_bytes),
-        cmocka_unit_test(test_lying_footers),   cmocka_unit_test(test_names),
-        cmocka_unit_test(test_refused_row),     cmocka_unit_test(test_no_rows),
-        cmocka_unit_test(test_unread_encoding), cmocka_unit_test(test_twins),
-        cmocka_unit_test(test_allocations),
+        cmocka_unit_test(test_nested),        cmocka_unit_test(test_encodings),
+        cmocka_unit_test(test_cut_off),       cmocka_unit_test(test_changed_bytes),
+        cmocka_unit_test(test_lying_footers), cmocka_unit_test(test_names),
+        cmocka_unit_test(test_broken_name),   cmocka_unit_test(test_refused_row),
+        cmocka_unit_test(test_no_rows),       cmocka_unit_test(test_unread_encoding),
+        cmocka_unit_test(test_twins),         cmocka_unit_test(test_allocations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,6 +2,7 @@
 #include "base/alloc.h"
 #include "data/parquet/parquet_meta.h"
 #include "data/parquet/thrift.h"
+#include "text/utf8.h"
 
 #include <string.h>
 
@@ -83,6 +84,9 @@ fw_status fw_parquet_read_schema(fw_parquet *p, fw_thrift *t, fw_thrift_type typ
         FW_TRY(read_element(&p->node[i], t));
         if (t->broken) return fw_parquet_damaged(p, "the schema");
         p->node_n++;
+        const char *name = p->node[i].name;
+        if (fw_utf8_find_invalid(name, strlen(name)) < strlen(name))
+            return fw_parquet_damaged(p, "the name of a column is not UTF-8");
     }
     if (p->node[0].type != FW_PARQUET_GROUP || !lay_out(p, 0, 0, 0, 0) || p->node[0].end != p->node_n)
         return fw_parquet_damaged(p, "the tree of the schema");
