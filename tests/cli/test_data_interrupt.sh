@@ -49,7 +49,8 @@ wait $pid 2>/dev/null
 [ "$(left)" -gt 0 ] || fail 'the killed command left nothing: no test'
 echo '{"text": "It rains."}' >small.jsonl
 "$FINEWIRE" data stats small.jsonl --model model >out 2>&1 || fail 'after a kill'
-[ "$(left)" = 0 ] && [ "$(find "$cache" -type f | wc -l)" = 1 ] || fail 'what the killed command left stays'
+[ "$(left)" = 0 ] || fail 'what the killed command left stays'
+[ "$(find "$cache" -type f | wc -l)" = 1 ] || fail 'what the killed command left stays'
 
 # a disk that gets full on the way (here: the most that a file may have): a warning, in memory, nothing left
 python3 -c 'print("\n".join(f"""{{"text": "It rains {i}."}}""" for i in range(20000)))' >rain.jsonl
@@ -58,7 +59,8 @@ for words in '' "--dataset_cache_dir $cache"; do
   (ulimit -f 100; exec "$FINEWIRE" data stats rain.jsonl --model model $words 2>&1 | cat >out)
   grep -qF 'cannot be cached and are held in memory' out || fail 'a full disk: no warning'
   grep -qF '20000 used' out || fail 'a full disk: the figures are missing'
-  [ "$(left)" = 0 ] && [ "$(find "$cache" -type f | wc -l)" = 1 ] || fail 'a full disk: something is left'
+  [ "$(left)" = 0 ] || fail 'a full disk: something is left'
+  [ "$(find "$cache" -type f | wc -l)" = 1 ] || fail 'a full disk: something is left'
 done
 touch file
 "$FINEWIRE" data stats small.jsonl --model model --dataset_cache_dir file/below >out 2>&1
