@@ -283,6 +283,16 @@ void fw_dir_list_free(char **names, size_t name_n) {
     fw_free(names);
 }
 
+fw_status fw_path_split(char **path, char **parent, const char *given) {
+    size_t n = strlen(given);
+    while (n > 1 && given[n - 1] == '/') n--;
+    *path = *parent = NULL;
+    FW_TRY(fw_strndup(path, given, n));
+    const char *slash = strrchr(*path, '/');
+    if (slash == NULL) return fw_strdup(parent, ".");
+    return fw_strndup(parent, *path, slash == *path ? 1 : (size_t)(slash - *path));
+}
+
 fw_status fw_path_join(char **out, const char *a, const char *b) {
     fw_strbuf s = {0};
     fw_status status = FW_OK;

@@ -73,7 +73,7 @@ fw_status fw_cli_ckpt_export(const fw_options *o) {
 fw_status fw_cli_ckpt_reshard(const fw_options *o) {
     char *path, *out = NULL;
     FW_TRY(fw_checkpoint_resolve(&path, o->checkpoint));
-    fw_status status = fw_checkpoint_reshard(&out, o->output, path, (int)o->ranks);
+    fw_status status = fw_checkpoint_reshard(&out, o->output, path, (int)o->ranks, o->overwrite);
     if (status == FW_OK)
         status = o->json ? fw_cli_write_json(json_pack("{s:s, s:s, s:I}", "from", path, "checkpoint", out, "ranks",
                                                        (json_int_t)o->ranks))

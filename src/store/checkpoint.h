@@ -165,8 +165,13 @@ fw_status fw_checkpoint_newest(char **path, const char *output_dir, int64_t befo
 
 /* "step-00000050" gives 50; -1 for any other name of a folder. */
 int64_t fw_checkpoint_step_of(const char *name);
+/* What strict says of a checkpoint whose damage is found later, while it is loaded: FW_ERR_INPUT, this thread's last message and
+ * whether there is one of an earlier step. */
+fw_status fw_checkpoint_refuse_damaged(const char *output_dir, int64_t step);
+
 /* The run goes on from `step`: checkpoints of later steps belong to a course that is given up. They are renamed to
- * "set-aside-step-..." (named in a warning), so that they never count as the newest again. */
+ * "set-aside-step-..." (named in a warning), so that they never count as the newest again. Step 0: the run starts anew in a
+ * folder none of whose checkpoints is sound, and a warning says so. */
 fw_status fw_checkpoint_set_aside_after(const char *output_dir, int64_t step);
 
 /* What is kept besides the newest. */

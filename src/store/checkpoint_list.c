@@ -100,6 +100,25 @@ static fw_status check_frame(fw_checkpoint_entry *entry) {
     return fw_checkpoint_verify_with(NULL, entry->path, FW_CHECKPOINT_SMALL_FILES);
 }
 
+/* --resume_strict: the last message says what is damaged. */
+static fw_status refuse_damaged(const char *output_dir, bool older) {
+    if (older)
+        return fw_fail(FW_ERR_INPUT, "%s; without --resume_strict the checkpoint before it would be taken",
+                       fw_trail_message());
+    return fw_fail(FW_ERR_INPUT, "%s; there is no checkpoint before it in %s", fw_trail_message(), output_dir);
+}
+
+fw_status fw_checkpoint_refuse_damaged(const char *output_dir, int64_t step) {
+    fw_trail trail;
+    fw_trail_copy(&trail);
+    fw_checkpoint_list list;
+    FW_TRY(list_names(&list, output_dir));
+    const bool older = list.entry_n > 0 && list.entry[0].step < step;
+    fw_checkpoint_list_fini(&list);
+    fw_trail_restore(&trail);
+    return refuse_damaged(output_dir, older);
+}
+
 fw_status fw_checkpoint_newest(char **path, const char *output_dir, int64_t before_step, bool strict) {
     *path = NULL;
     fw_checkpoint_list list;
@@ -115,8 +134,7 @@ fw_status fw_checkpoint_newest(char **path, const char *output_dir, int64_t befo
         }
         if (status == FW_ERR_NOMEM) break;
         if (strict) {
-            status = fw_fail(FW_ERR_INPUT, "%s; without --resume_strict the checkpoint before it would be taken",
-                             fw_trail_message());
+            status = refuse_damaged(output_dir, i > 1);
             break;
         }
         fw_log_warning("checkpoint %s does not count: %s", list.entry[i - 1].path, fw_trail_message());
@@ -133,12 +151,14 @@ fw_status fw_checkpoint_set_aside_after(const char *output_dir, int64_t step) {
     bool moved = false;
     for (size_t i = 0; i < list.entry_n && status == FW_OK; i++) {
         if (list.entry[i].step <= step) continue;
+        if (step == 0 && !moved) fw_log_warning("the run starts anew: no checkpoint of %s is sound", output_dir);
         fw_strbuf aside = {0};
         FW_TRY_OR(fw_strbuf_printf(&aside, "%s/set-aside-step-%08" PRId64, output_dir, list.entry[i].step), done);
         status = fw_dir_remove(aside.data); /* of an earlier time */
         if (status == FW_OK && rename(list.entry[i].path, aside.data) != 0)
             status = fw_fail(FW_ERR_IO, "renaming %s to %s: %s", list.entry[i].path, aside.data, strerror(errno));
-        if (status == FW_OK)
+        if (status == FW_OK && step == 0) fw_log_warning("%s is now %s", list.entry[i].path, aside.data);
+        if (status == FW_OK && step > 0)
             fw_log_warning("the run goes on from step %" PRId64 ": %s is now %s", step, list.entry[i].path, aside.data);
         fw_strbuf_fini(&aside);
         moved = true;

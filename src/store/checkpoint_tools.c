@@ -5,8 +5,10 @@
 #include "store/checkpoint_pieces.h"
 #include "store/run_folder.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
+#include <sys/stat.h>
 
 fw_status fw_checkpoint_resolve(char **path, const char *given) {
     bool is_one = false;
@@ -92,14 +94,64 @@ fw_status fw_checkpoint_export(const char *dir, const char *path, const fw_expor
     return status;
 }
 
-fw_status fw_checkpoint_reshard(char **out, const char *output_dir, const char *path, int place_n) {
+/* The folder that is to hold it. The checkpoint itself may be named as well: DIR/step-00000003. */
+static fw_status find_holder(char **dir, const char *given, int64_t step) {
+    char *whole = NULL, *parent = NULL;
+    bool is_one = false;
+    fw_status status;
+    FW_TRY_OR(fw_path_split(&whole, &parent, given), done);
+    const char *slash = strrchr(whole, '/');
+    const int64_t named = fw_checkpoint_step_of(slash == NULL ? whole : slash + 1);
+    if (fw_dir_exists(whole)) FW_TRY_OR(fw_dir_has_file(&is_one, whole, "manifest.json"), done);
+    if (named != step && (named >= 0 || is_one)) {
+        status = fw_fail(FW_ERR_OPTION,
+                         "%s %s, and the one that is read is of step %" PRId64 "; give the folder that is to hold it",
+                         given, is_one ? "is a checkpoint itself" : "is the name of another checkpoint", step);
+        goto done;
+    }
+    char **found = named == step ? &parent : &whole;
+    *dir = *found;
+    *found = NULL;
+done:
+    fw_free(whole);
+    fw_free(parent);
+    return status;
+}
+
+static fw_status refuse_target(const char *dir, const char *source, int64_t step, bool overwrite) {
+    fw_strbuf path = {0};
+    struct stat target, read;
+    fw_status status;
+    FW_TRY_OR(fw_strbuf_printf(&path, "%s/step-%08" PRId64, dir, step), done);
+    if (stat(path.data, &target) != 0) goto done;
+    if (stat(source, &read) == 0 && read.st_dev == target.st_dev && read.st_ino == target.st_ino)
+        status = fw_fail(FW_ERR_OPTION, "%s is the checkpoint that is read; give another --output", path.data);
+    else if (!overwrite)
+        status = fw_fail(FW_ERR_OPTION, "%s is there already; give another --output, or --overwrite to replace it",
+                         path.data);
+done:
+    fw_strbuf_fini(&path);
+    return status;
+}
+
+fw_status fw_checkpoint_reshard(char **out, const char *output_dir, const char *path, int place_n, bool overwrite) {
     fw_checkpoint_whole w;
+    fw_output_lock lock = {.fd = -1};
+    char *dir = NULL;
+    fw_status status;
     *out = NULL;
     FW_TRY(fw_checkpoint_verify_with(NULL, path, FW_CHECKPOINT_SMALL_FILES));
     FW_TRY(fw_checkpoint_whole_open(&w, path));
+    FW_TRY_OR(find_holder(&dir, output_dir, w.state.step), done);
+    FW_TRY_OR(refuse_target(dir, path, w.state.step, overwrite), done); /* before anything is made there */
+    FW_TRY_OR(fw_output_lock_take(&lock, dir), done);
+    FW_TRY_OR(refuse_target(dir, path, w.state.step, overwrite), done); /* a run may have just made it */
     w.state.world_size = place_n;
     w.state.adapter = json_incref(w.peft.object);
-    fw_status status = fw_checkpoint_save(out, output_dir, path, &w.table, place_n, read_array, &w, &w.state);
+    FW_TRY_OR(fw_checkpoint_save(out, dir, path, &w.table, place_n, read_array, &w, &w.state), done);
+done:
+    fw_output_lock_release(&lock);
+    fw_free(dir);
     fw_checkpoint_whole_close(&w);
     return status;
 }
@@ -207,18 +259,13 @@ fw_status fw_checkpoint_remove(const char *path, bool force) {
     fw_output_lock lock = {.fd = -1};
     fw_status status;
     bool is_one = false;
-    size_t n = strlen(path);
-    while (n > 1 && path[n - 1] == '/') n--;
-    FW_TRY_OR(fw_strndup(&whole, path, n), done);
+    FW_TRY_OR(fw_path_split(&whole, &parent, path), done);
     char *slash = strrchr(whole, '/'), *name = slash == NULL ? whole : slash + 1;
     FW_TRY_OR(fw_dir_has_file(&is_one, whole, "manifest.json"), done);
     if (strncmp(name, "step-", 5) != 0 && !is_one) {
         status = fw_fail(FW_ERR_OPTION, "%s is not a checkpoint: nothing is removed", path);
         goto done;
     }
-    FW_TRY_OR(slash == NULL ? fw_strdup(&parent, ".")
-                            : fw_strndup(&parent, whole, slash == whole ? 1 : (size_t)(slash - whole)),
-              done);
     FW_TRY_OR(fw_output_lock_take(&lock, parent), done);
     if (!force) FW_TRY_OR(refuse_last(parent, name), done);
     FW_TRY_OR(fw_checkpoint_take_away(parent, name), done);

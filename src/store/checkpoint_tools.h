@@ -28,8 +28,10 @@ void fw_checkpoint_whole_close(fw_checkpoint_whole *w); /* takes a zeroed one */
 /* A model folder from its weights; see fw_export_model. From an adapter's the folder that peft loads, in fp32 whatever the
  * options say; *adapter (may be NULL) tells. */
 fw_status fw_checkpoint_export(const char *dir, const char *path, const fw_export_options *options, bool *adapter);
-/* The same checkpoint as place_n ranks would have written it, in output_dir under its step. *out (fw_free): where. */
-fw_status fw_checkpoint_reshard(char **out, const char *output_dir, const char *path, int place_n);
+/* The same checkpoint as place_n ranks would have written it, in output_dir (which may also be named DIR/step-..., by its own
+ * step) under its step. *out (fw_free): where. The folder is locked meanwhile. Errors: FW_ERR_OPTION: a run uses the folder; the
+ * checkpoint is the one that is read; without overwrite, it is there already. */
+fw_status fw_checkpoint_reshard(char **out, const char *output_dir, const char *path, int place_n, bool overwrite);
 
 typedef struct fw_checkpoint_difference {
     const char *name; /* of the tensor, as in files */

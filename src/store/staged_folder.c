@@ -12,21 +12,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* path without slashes at its end, and the folder it is in ("." for a plain name). */
-static fw_status split(char **path, char **parent, const char *given) {
-    size_t n = strlen(given);
-    while (n > 1 && given[n - 1] == '/') n--;
-    FW_TRY(fw_strndup(path, given, n));
-    const char *slash = strrchr(*path, '/');
-    if (slash == NULL) return fw_strdup(parent, ".");
-    return fw_strndup(parent, *path, slash == *path ? 1 : (size_t)(slash - *path));
-}
-
 fw_status fw_staged_folder_begin(fw_staged_folder *f, const char *path, bool hidden) {
     *f = (fw_staged_folder){0};
     fw_strbuf name = {0};
     fw_status status;
-    FW_TRY_OR(split(&f->path, &f->parent, path), fail);
+    FW_TRY_OR(fw_path_split(&f->path, &f->parent, path), fail);
     const char *slash = strrchr(f->path, '/'), *last = slash != NULL ? slash + 1 : f->path;
     if (last[0] == 0 || strcmp(last, ".") == 0 || strcmp(last, "..") == 0) {
         status = fw_fail(FW_ERR_OPTION, "\"%s\" cannot be the name of a new folder; give it a name of its own", path);

@@ -133,6 +133,8 @@ fw_status fw_resume_source_pass_over(fw_resume_source *r, const char *path, int6
     const char *given = o->resume_from_checkpoint;
     /* The message that is there says it. */
     if (!takes_newest(o) && (fw_mirror_must_fetch(given) || !is_folder_of_checkpoints(given))) return FW_ERR_INPUT;
+    if (o->resume_strict && !r->found_in_mirror)
+        return fw_checkpoint_refuse_damaged(takes_newest(o) ? o->output_dir : given, step);
     if (o->resume_strict)
         return fw_fail(FW_ERR_INPUT, "%s; without --resume_strict the checkpoint before it would be taken",
                        fw_trail_message());

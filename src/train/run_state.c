@@ -245,8 +245,11 @@ done:
     return status;
 }
 
-/* From the base's weights; spoilt: a damaged checkpoint has left something in the state, which begins as zeros. */
+/* From the base's weights; spoilt: a damaged checkpoint has left something in the state, which begins as zeros. What has a
+ * checkpoint's name now is damaged (other folders are refused or emptied before) and must not be mixed with what comes. */
 static fw_status start_fresh(fw_run_state *s, bool spoilt) {
+    FW_TRY(
+        fw_comm_agree(s->job->comm, is_writer(s) ? fw_checkpoint_set_aside_after(s->options->output_dir, 0) : FW_OK));
     if (spoilt) FW_TRY(fw_shard_clear_state(s->job->shard));
     return fw_job_load_weights(s->job);
 }

@@ -46,6 +46,24 @@ ls cut5/step-00000004/shard-00005-model-* >/dev/null || fail "no file of the fif
 expect 0 "0 of 78 tensors moved" ckpt diff $step4 --against cut5 --moments
 expect 0 "26 of 26 tensors moved" ckpt diff $step2 --against $step4
 
+# never over what is read, another checkpoint or a running run; a checkpoint's own name is taken as its name
+sum_before=$(cat $step4/* | cksum)
+expect 2 "is the checkpoint that is read" ckpt reshard $step4 --output run --ranks 2
+expect 2 "is the checkpoint that is read" ckpt reshard $step4 --output ./$step4/ --ranks 2 --overwrite
+expect 2 "cut1/step-00000003 is the name of another checkpoint" ckpt reshard $step4 --output cut1/step-00000003 --ranks 2
+expect 2 "cut1/step-00000004 is there already" ckpt reshard run --output cut1 --ranks 2
+[ "$(cat $step4/* | cksum)" = "$sum_before" ] || fail "a refused reshard changed its source"
+expect 0 "checkpoint = cut1/step-00000004" ckpt reshard run --output cut1/step-00000004 --ranks 2 --overwrite
+ls cut1/step-00000004/shard-00002-model-* >/dev/null || fail "--overwrite did not replace the checkpoint"
+expect 0 "checkpoint = cut9/step-00000004" ckpt reshard run --output cut9/step-00000004 --ranks 2
+[ ! -e cut9/step-00000004/step-00000004 ] || fail "a checkpoint inside a checkpoint"
+mkdir held
+exec 9>held/.lock
+flock -n 9 || fail "flock"
+expect 2 "held is in use by another finewire" ckpt reshard run --output held --ranks 2
+exec 9>&-
+[ ! -e held/step-00000004 ] || fail "a refused reshard left a checkpoint"
+
 # a checkpoint is no model, and the message says how one is made of it
 expect 3 "$step4 is a checkpoint, not a model; run finewire ckpt export $step4" generate --model $step4 --prompt a
 

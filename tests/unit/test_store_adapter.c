@@ -268,7 +268,7 @@ static void test_checkpoint(void **state) {
     assert_true(list.found[0].adapter && list.found[0].why == NULL);
     fw_checkpoint_found_list_fini(&list);
 
-    must(fw_checkpoint_reshard(&resharded, again, path, 2));
+    must(fw_checkpoint_reshard(&resharded, again, path, 2, false));
     const fw_export_options options = {.dtype = FW_BF16};
     bool adapter = false;
     must(fw_checkpoint_export(exported, resharded, &options, &adapter));

@@ -101,7 +101,7 @@ static void test_peaks(void **unused) {
 
     begin(&resident);
     char *path = NULL;
-    fw_test_must(fw_checkpoint_reshard(&path, fw_test_path(out, "cut"), one, 3));
+    fw_test_must(fw_checkpoint_reshard(&path, fw_test_path(out, "cut"), one, 3, false));
     end(resident, "cutting anew");
     fw_free(path);
 }

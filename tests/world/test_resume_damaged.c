@@ -78,19 +78,52 @@ static void test_strategies(void **state) {
     }
 }
 
+static void refused_strictly(const char *name, const char *part) {
+    fw_test_command c;
+    fw_test_run_args a;
+    fw_test_run_make_args(&a, name, "--max_steps 6 --num_processes 3 --resume_strict");
+    assert_int_equal(fw_test_command_run(&c, a.argv, 0, 120), 3);
+    if (strstr(fw_strbuf_text(&c.err), part) == NULL) fail_msg("no \"%s\": %s", part, fw_strbuf_text(&c.err));
+    fw_test_command_fini(&c);
+}
+
+/* No checkpoint is sound, whether that is found in its frame or while it is loaded: the run says that it starts anew, and the
+ * damaged ones do not have a checkpoint's name any more. Strictly, it is said that there is none before the last. */
+static void test_none_sound(void **state) {
+    (void)state;
+    static const char *const kept[] = {"set-aside-step-00000002", "set-aside-step-00000004"};
+    fw_test_command c;
+    fw_test_run_args a;
+    assert_int_equal(fw_test_run_train("none", 0, "--max_steps 4 --save_steps 2 --num_processes 3"), 0);
+    damage("none", 2);
+    assert_int_equal(fw_dir_remove(fw_test_run_path("none", "step-00000004")), FW_OK);
+    refused_strictly("none", "there is no checkpoint before it");
+    assert_int_equal(fw_dir_make(fw_test_run_path("none", "step-00000004")), FW_OK);
+    fw_test_write(fw_test_run_path("none", "step-00000004/manifest.json"), "{", 1);
+    fw_test_run_make_args(&a, "none", "--max_steps 1 --save_steps 2 --num_processes 3");
+    assert_int_equal(fw_test_command_run(&c, a.argv, 0, 120), 0);
+    assert_non_null(strstr(fw_strbuf_text(&c.err), "the run starts anew: no checkpoint of "));
+    fw_test_command_fini(&c);
+    for (size_t i = 0; i < 2; i++) {
+        assert_true(fw_dir_exists(fw_test_run_path("none", kept[i])));
+        assert_false(fw_dir_exists(fw_test_run_path("none", kept[i] + strlen("set-aside-"))));
+    }
+}
+
 /* Where it was asked for by name, or nothing is to be passed over, the run ends and says where the damage is. */
 static void test_refused(void **state) {
     (void)state;
     char words[1024];
     assert_int_equal(fw_test_run_train("named", 0, "--max_steps 4 --save_steps 2 --num_processes 3"), 0);
     damage("named", 4);
-    assert_int_equal(fw_test_run_train("named", 3, "--max_steps 6 --num_processes 3 --resume_strict"), 3);
+    refused_strictly("named", "without --resume_strict the checkpoint before it would be taken");
     snprintf(words, sizeof words, "--max_steps 6 --num_processes 2 --resume_from_checkpoint %s",
              fw_test_run_path("named", "step-00000004"));
     fw_test_run_refused(3, "is damaged: the checksum of optimizer.state.", words);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_strategies), cmocka_unit_test(test_refused)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_strategies), cmocka_unit_test(test_none_sound),
+                                       cmocka_unit_test(test_refused)};
     return cmocka_run_group_tests(tests, fw_test_run_setup, fw_test_run_teardown);
 }
