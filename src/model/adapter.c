@@ -44,7 +44,7 @@ typedef struct resolver {
     fw_adapter *a;
     const fw_model_config *config;
     const fw_param_table *base;
-    fw_module_names targets, saved, layers, ranks, alphas;
+    fw_module_names targets, excluded, saved, layers, ranks, alphas;
 } resolver;
 
 static fw_status unknown_name(const char *option, const char *name) {
@@ -115,6 +115,15 @@ static fw_status is_target(const resolver *r, bool *used, const char *path, bool
     return FW_OK;
 }
 
+static fw_status is_excluded(const resolver *r, const char *path, bool *excluded) {
+    const char *text = r->a->request.exclude_modules;
+    *excluded = false;
+    if (text == NULL) return FW_OK;
+    if (text[0] != '[') return fw_module_matches(excluded, path, text, false, "exclude_modules");
+    for (int i = 0; i < r->excluded.n && !*excluded; i++) *excluded = fw_module_has_name(path, r->excluded.name[i]);
+    return FW_OK;
+}
+
 /* The value of the first key that matches, as peft looks them up. */
 static fw_status look_up(const fw_module_names *map, bool *used, const char *path, const char *option, double *value) {
     for (int i = 0; i < map->n; i++) {
@@ -149,12 +158,20 @@ static fw_status all_used(const fw_module_names *names, const bool *used, const 
     return FW_OK;
 }
 
-static fw_status all_matched(const fw_module_names *map, const bool *used, const char *option) {
-    for (int i = 0; i < map->n; i++)
-        if (!used[i])
+/* The caller says which name that was. */
+static void pass_over(fw_adapter *a, const char *key, const char *name) {
+    if (a->passed[0] == 0) snprintf(a->passed, sizeof a->passed, "%s: \"%.60s\"", key, name);
+}
+
+static fw_status all_matched(fw_adapter *a, const fw_module_names *map, const bool *used, const char *key) {
+    for (int i = 0; i < map->n; i++) {
+        if (used[i]) continue;
+        if (!a->request.passes_unknown)
             return fw_fail(FW_ERR_OPTION,
-                           "%s: \"%.60s\" is no module with an adapter (or an earlier key has all it would match)",
-                           option, map->name[i]);
+                           "lora_%s: \"%.60s\" is no module with an adapter (or an earlier key has all it would match)",
+                           key, map->name[i]);
+        pass_over(a, key, map->name[i]);
+    }
     return FW_OK;
 }
 
@@ -164,21 +181,25 @@ static fw_status choose_linears(const resolver *r, bool *used) {
     for (int64_t layer = 0; layer < r->config->L; layer++) {
         for (int i = 0; i < FW_LINEAR_N; i++) {
             char path[PATH_BYTES];
-            bool target;
+            bool target, excluded;
             linear_path(path, layer, i);
             FW_TRY(is_target(r, used, path, &target));
             if (!target || is_saved(r, path) || !is_layer_meant(r, layer)) continue;
+            FW_TRY(is_excluded(r, path, &excluded));
+            if (excluded) continue;
             FW_TRY(adapt(r, &r->a->linear[layer * FW_LINEAR_N + i], path, rank_used, alpha_used));
             adapted_n++;
         }
     }
-    FW_TRY(all_used(&r->targets, used, "lora_target_modules"));
+    if (!r->a->request.passes_unknown) FW_TRY(all_used(&r->targets, used, "lora_target_modules"));
     if (adapted_n == 0)
         return fw_fail(FW_ERR_OPTION, "lora_target_modules is \"%.100s\", which gives no module an adapter%s",
                        r->a->request.target_modules,
-                       r->saved.n > 0 ? ": what lora_modules_to_save names is trained whole" : "");
-    FW_TRY(all_matched(&r->ranks, rank_used, "lora_rank_pattern"));
-    return all_matched(&r->alphas, alpha_used, "lora_alpha_pattern");
+                       r->a->request.exclude_modules != NULL ? ": see exclude_modules"
+                       : r->saved.n > 0                      ? ": what lora_modules_to_save names is trained whole"
+                                                             : "");
+    FW_TRY(all_matched(r->a, &r->ranks, rank_used, "rank_pattern"));
+    return all_matched(r->a, &r->alphas, alpha_used, "alpha_pattern");
 }
 
 /* Adapters are for linear modules of blocks: other names that the model does have are told what serves them. */
@@ -218,7 +239,9 @@ static fw_status choose_whole(const resolver *r) {
             a->whole[p] = found = true;
         }
         if (r->config->tied && ends_with("lm_head", strlen("lm_head"), r->saved.name[i])) a->tied_head = found = true;
-        if (!found) return unknown_name("lora_modules_to_save", r->saved.name[i]);
+        if (found) continue;
+        if (!a->request.passes_unknown) return unknown_name("lora_modules_to_save", r->saved.name[i]);
+        pass_over(a, "modules_to_save", r->saved.name[i]);
     }
     return FW_OK;
 }
@@ -237,7 +260,7 @@ static fw_status choose_biases(const resolver *r) {
         a->whole[p] = true;
         bias_n++;
     }
-    if (bias_n > 0) return FW_OK;
+    if (bias_n > 0 || a->request.passes_unknown) return FW_OK;
     return fw_fail(FW_ERR_OPTION, "lora_bias is %s, but %s; set it to none",
                    a->request.bias == FW_ADAPTER_BIAS_ALL ? "all" : "lora_only",
                    a->request.bias == FW_ADAPTER_BIAS_ALL ? "the model has no biases"
@@ -251,6 +274,8 @@ static fw_status read_texts(resolver *r, const fw_adapter_request *q) {
         return fw_fail(FW_ERR_OPTION, "lora_target_modules is empty; write all-linear or q_proj,v_proj");
     const bool names = strcmp(q->target_modules, "all-linear") != 0 && !fw_module_is_pattern(q->target_modules);
     if (names) FW_TRY(fw_module_names_read_list(&r->targets, q->target_modules, "lora_target_modules"));
+    if (q->exclude_modules != NULL && q->exclude_modules[0] == '[')
+        FW_TRY(fw_module_names_read_list(&r->excluded, q->exclude_modules, "exclude_modules"));
     FW_TRY(fw_module_names_read_list(&r->saved, q->modules_to_save, "lora_modules_to_save"));
     FW_TRY(fw_module_names_read_list(&r->layers, q->layers_to_transform, "lora_layers_to_transform"));
     FW_TRY(fw_module_names_read_map(&r->ranks, q->rank_pattern, "lora_rank_pattern"));
@@ -278,6 +303,7 @@ fw_status fw_adapter_resolve(fw_adapter *a, const fw_adapter_request *request, c
 done:
     fw_free(used);
     fw_module_names_fini(&r.targets);
+    fw_module_names_fini(&r.excluded);
     fw_module_names_fini(&r.saved);
     fw_module_names_fini(&r.layers);
     fw_module_names_fini(&r.ranks);

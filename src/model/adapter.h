@@ -47,12 +47,18 @@ typedef struct fw_adapter_request {
     /* "all-linear"; names of modules or the ends of their paths, "q_proj,v_proj" or ["q_proj", "v_proj"]; or, when it has
      * signs that no name has, one regular expression for whole paths ("model.layers.0.self_attn.q_proj"). */
     const char *target_modules;
+    /* Modules that get no adapter though they are targets, as PEFT takes them: a JSON list of names or ends of paths, or one
+     * regular expression for whole paths, which must not begin with "["; NULL: none. */
+    const char *exclude_modules;
     const char *modules_to_save;              /* names in the same two ways; NULL: none */
     const char *layers_to_transform;          /* "0,1,5" or "[0, 1, 5]"; NULL: all */
     const char *rank_pattern, *alpha_pattern; /* {"q_proj": 8, "layers.0.mlp.up_proj": 4}; NULL: none */
     bool rslora, dora;
     fw_adapter_bias bias;
     fw_adapter_init init;
+    /* Of a folder, not of a user: as in PEFT, names that only other models have count for nothing, where otherwise a slip of
+     * the pen would. What is then expected of the folder's tensors follows from the rest. */
+    bool passes_unknown;
 } fw_adapter_request;
 
 typedef struct fw_adapted_linear {
@@ -66,6 +72,7 @@ typedef struct fw_adapter {
     fw_adapted_linear *linear; /* fw_adapter_linear finds one */
     bool *whole;               /* by parameter of the model's table: trained as it is */
     bool tied_head;            /* a tied model's head is trained apart from its embedding */
+    char passed[96]; /* with passes_unknown: the first name of a pattern or of modules_to_save that served nothing */
 } fw_adapter;
 
 /* Errors: FW_ERR_OPTION for a name that no module has (with the nearest one), for what cannot be trained (by name), and

@@ -20,9 +20,23 @@ static const fw_stored_tensor *stored(const fw_merge *m, const fw_param *trained
     return trained == NULL ? NULL : fw_safetensors_find(&m->folder->weights.shard[0], trained->name);
 }
 
+/* A model with such a number answers nothing: none is written. */
+static fw_status check_finite(const float *x, int64_t first_n, int64_t n, const char *what, const char *name) {
+    bool finite = true;
+    for (int64_t i = 0; i < n; i++) finite &= isfinite(x[i]) != 0; /* no early end: this is one pass of vectors */
+    if (finite) return FW_OK;
+    int64_t at = 0;
+    while (isfinite(x[at])) at++;
+    return fw_fail(FW_ERR_INPUT,
+                   "%s: tensor %s has %g as element %lld: it is damaged, and so the merged model would be", what, name,
+                   (double)x[at], (long long)(first_n + at));
+}
+
 static fw_status load(float **out, const fw_merge *m, const fw_param *trained) {
+    const fw_safetensors *file = &m->folder->weights.shard[0];
     FW_TRY(FW_NEW_ARRAY(*out, (size_t)trained->n));
-    return fw_safetensors_read_f32(*out, &m->folder->weights.shard[0], stored(m, trained), 0, trained->n);
+    FW_TRY(fw_safetensors_read_f32(*out, file, stored(m, trained), 0, trained->n));
+    return check_finite(*out, 0, trained->n, file->path, trained->name);
 }
 
 static void forget(fw_merge *m) {
@@ -120,12 +134,17 @@ static void add_rows(void *context, int index, int thread_n) {
 fw_status fw_merge_read(void *merge, const fw_param *param, int64_t first_n, int64_t n, float *out) {
     fw_merge *m = merge;
     if (m->at != param) FW_TRY(enter(m, param));
-    if (m->whole != NULL) return fw_safetensors_read_f32(out, &m->folder->weights.shard[0], m->whole, first_n, n);
+    if (m->whole != NULL) {
+        const fw_safetensors *file = &m->folder->weights.shard[0];
+        FW_TRY(fw_safetensors_read_f32(out, file, m->whole, first_n, n));
+        return check_finite(out, first_n, n, file->path, m->whole->name);
+    }
     FW_TRY(m->read_base(m->base_context, base_of(m, param), first_n, n, out));
+    FW_TRY(check_finite(out, first_n, n, "the base", base_of(m, param)->name));
     if (m->r == 0) return FW_OK;
     part whole = {m, first_n, n, out};
     fw_threads_run(m->threads, add_rows, &whole);
-    return FW_OK;
+    return check_finite(out, first_n, n, "the base with its adapter", param->name);
 }
 
 void fw_merge_fini(fw_merge *m) { forget(m); }

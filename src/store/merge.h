@@ -32,7 +32,8 @@ typedef struct fw_merge {
 } fw_merge;
 
 /* A fw_param_reader over `base`, or over the table of the same model with a head of its own where the adapter trains a tied one
- * apart (fw_adapter.tied_head). Errors: those of read_base, FW_ERR_NOMEM, and FW_ERR_INPUT for a DoRA row of norm 0. */
+ * apart (fw_adapter.tied_head). Errors: those of read_base, FW_ERR_NOMEM, and FW_ERR_INPUT for a DoRA row of norm 0
+ * and for numbers that are not finite, of the base, the adapter or both together: they are named. */
 fw_status fw_merge_read(void *merge, const fw_param *param, int64_t first_n, int64_t n, float *out);
 void fw_merge_fini(fw_merge *merge);
 

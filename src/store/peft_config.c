@@ -32,13 +32,19 @@ static const char *const known[] = {"peft_type",
 
 /* Which file this is of, who wrote it, and what acts only where other keys are switched on (those are refused). For layers
  * that store [outputs, inputs] peft sets fan_in_fan_out to false itself. */
-static const char *const passed_over[] = {"peft_version",        "auto_mapping",
-                                          "inference_mode",      "revision",
-                                          "megatron_core",       "qalora_group_size",
-                                          "ensure_weight_tying", "runtime_config",
-                                          "fan_in_fan_out",      "eva_config",
-                                          "corda_config",        "loftq_config",
-                                          "lora_ga_config",      NULL};
+static const char *const passed_over[] = {"peft_version",
+                                          "auto_mapping",
+                                          "inference_mode",
+                                          "revision",
+                                          "megatron_core",
+                                          "qalora_group_size",
+                                          "runtime_config",
+                                          "fan_in_fan_out",
+                                          "eva_config",
+                                          "corda_config",
+                                          "loftq_config",
+                                          "lora_ga_config",
+                                          NULL};
 
 static bool is_among(const char *const *names, const char *name) {
     for (; *names != NULL; names++)
@@ -144,8 +150,28 @@ static fw_status read_layers(fw_peft_config *c) {
     return refuse_value(c, "layers_pattern", pattern, "the blocks of finewire's models are called layers");
 }
 
+/* A list of names as JSON; a text is always an expression here, and in brackets, as it may itself begin like a list. */
+static fw_status read_excluded(fw_peft_config *c) {
+    const json_t *value = json_object_get(c->object, "exclude_modules");
+    if (value == NULL || is_switched_off(value) || (json_is_string(value) && json_string_length(value) == 0))
+        return FW_OK;
+    if (!json_is_string(value)) {
+        if (!json_is_array(value))
+            return refuse_value(c, "exclude_modules", value, "a list of names or one expression is needed");
+        return read_text(&c->request.exclude_modules, c, 5, "exclude_modules");
+    }
+    const char *word;
+    FW_TRY(fw_json_get_string(&word, c->object, "exclude_modules", NULL, c->where));
+    fw_strbuf text = {0};
+    const fw_status status = fw_strbuf_printf(&text, "(?:%s)", word);
+    c->request.exclude_modules = c->text[5] = text.data; /* freed with the configuration, whatever the status */
+    return status;
+}
+
 static fw_status read_texts(fw_peft_config *c) {
     fw_adapter_request *r = &c->request;
+    r->passes_unknown = true;
+    FW_TRY(read_excluded(c));
     FW_TRY(read_text(&r->target_modules, c, 0, "target_modules"));
     FW_TRY(read_text(&r->modules_to_save, c, 1, "modules_to_save"));
     FW_TRY(read_layers(c));
@@ -164,6 +190,9 @@ static fw_status read_values(fw_peft_config *c) {
     FW_TRY(read_bias(c));
     FW_TRY(fw_json_get_string(&c->base, c->object, "base_model_name_or_path", NULL, c->where));
     FW_TRY(fw_json_need_int(&r->r, c->object, "r", 1, RANK_MAX, c->where));
+    if (json_is_null(
+            json_object_get(c->object, "lora_alpha"))) /* not there: 8, as in peft; there, it has to say a number */
+        return refuse_value(c, "lora_alpha", json_null(), "a number is needed, for peft too");
     FW_TRY(fw_json_get_double(&r->alpha, c->object, "lora_alpha", 8, -ALPHA_MAX, ALPHA_MAX, c->where));
     FW_TRY(fw_json_get_double(&r->dropout, c->object, "lora_dropout", 0, 0, 1, c->where));
     FW_TRY(fw_json_get_bool(&r->rslora, c->object, "use_rslora", false, c->where));

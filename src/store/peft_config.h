@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "model/adapter.h"
 
-enum { FW_PEFT_TEXT_N = 5 };
+enum { FW_PEFT_TEXT_N = 6 };
 typedef struct fw_peft_config {
     json_t *object;             /* as it was read */
     char *where;                /* for messages: its path */

@@ -23,73 +23,14 @@ static fw_status refuse_without_weights(const char *dir) {
     return fw_fail(FW_ERR_INPUT, "%s has adapter_config.json and no %s: it is not complete", dir, WEIGHTS);
 }
 
-/* ---- target_modules, as the file bears them out */
-
-static bool is_at_end(const char *module, const char *name) {
-    size_t n = strlen(module), m = strlen(name);
-    return m <= n && strcmp(module + n - m, name) == 0 && (m == n || module[n - m - 1] == '.');
-}
-
-/* Has the file an adapter on a module of that name? */
-static fw_status is_borne_out(bool *found, const fw_safetensors *file, const char *name) {
-    *found = false;
-    for (size_t i = 0; i < file->tensor_n && !*found; i++) {
-        fw_peft_part part;
-        char module[FW_PEFT_MODULE_BYTES];
-        FW_TRY(fw_peft_name_split(&part, module, file->tensor[i].name, file->path));
-        *found = part == FW_PEFT_A && is_at_end(module, name);
-    }
-    return FW_OK;
-}
-
-static fw_status append(fw_strbuf *list, const char *name) {
-    return fw_strbuf_printf(list, "%s\"%s\"", list->len_bytes > 1 ? "," : "", name);
-}
-
-static fw_status list_modules(fw_strbuf *list, const fw_safetensors *file) {
+/* Names of another kind of adapter say more than that they are one too many. */
+static fw_status check_names(const fw_safetensors *file) {
     for (size_t i = 0; i < file->tensor_n; i++) {
         fw_peft_part part;
         char module[FW_PEFT_MODULE_BYTES];
         FW_TRY(fw_peft_name_split(&part, module, file->tensor[i].name, file->path));
-        if (part == FW_PEFT_A) FW_TRY(append(list, module));
     }
     return FW_OK;
-}
-
-static fw_status list_named(fw_strbuf *list, const fw_safetensors *file, const json_t *names) {
-    size_t i;
-    json_t *value;
-    json_array_foreach((json_t *)(uintptr_t)names, i, value) {
-        const char *name = json_string_value(value);
-        bool found;
-        if (name == NULL || strpbrk(name, "\"\\") != NULL)
-            return fw_fail(FW_ERR_INPUT, "%s: \"target_modules\" of its configuration has a value that is no name",
-                           file->path);
-        FW_TRY(is_borne_out(&found, file, name));
-        if (found) FW_TRY(append(list, name));
-    }
-    return FW_OK;
-}
-
-/* Lists are made for many models: names that only others have are left out. With exclude_modules the file itself says what is
- * left. An expression stays as it is. */
-static fw_status fit_targets(fw_peft_folder *folder) {
-    const json_t *excluded = json_object_get(folder->config.object, "exclude_modules");
-    const json_t *names = json_object_get(folder->config.object, "target_modules");
-    const bool excludes = json_is_string(excluded) || json_array_size(excluded) > 0;
-    if (!excludes && !json_is_array(names)) return FW_OK;
-    const fw_safetensors *file = &folder->weights.shard[0];
-    fw_strbuf list = {0};
-    fw_status status;
-    FW_TRY_OR(fw_strbuf_putc(&list, '['), done);
-    FW_TRY_OR(excludes ? list_modules(&list, file) : list_named(&list, file, names), done);
-    FW_TRY_OR(fw_strbuf_putc(&list, ']'), done);
-    if (list.len_bytes == 2)
-        status = fw_fail(FW_ERR_INPUT, "%s has no tensor of a module that %s names", file->path, folder->config.where);
-done:
-    fw_free(folder->config.text[0]);
-    folder->config.request.target_modules = folder->config.text[0] = list.data;
-    return status;
 }
 
 fw_status fw_peft_folder_open(fw_peft_folder *out, const char *dir) {
@@ -102,7 +43,7 @@ fw_status fw_peft_folder_open(fw_peft_folder *out, const char *dir) {
         FW_TRY_OR(fw_model_folder_open_file(&out->weights, dir, WEIGHTS), done);
     else
         FW_TRY_OR(refuse_without_weights(dir), done);
-    FW_TRY_OR(fit_targets(out), done);
+    FW_TRY_OR(check_names(&out->weights.shard[0]), done);
 done:
     if (status != FW_OK) fw_peft_folder_close(out);
     return status;
@@ -150,6 +91,23 @@ fw_status fw_peft_name_split(fw_peft_part *part, char module[FW_PEFT_MODULE_BYTE
 
 /* ---- checking */
 
+static fw_status refuse_shape(const fw_peft_folder *folder, const fw_param *p, const fw_stored_tensor *t,
+                              const char *found, const char *want, const char *base) {
+    const char *path = folder->weights.shard[0].path;
+    const bool a = p->kind == FW_PARAM_LORA_A, b = p->kind == FW_PARAM_LORA_B;
+    if (t->rank == 2 && ((a && t->shape[1] == p->cols) || (b && t->shape[0] == p->rows)))
+        return fw_fail(
+            FW_ERR_INPUT,
+            "%s: tensor %s has shape %s, which is of rank %lld; %s gives its module rank %lld, shape %s: the "
+            "two files are not of one adapter (r, rank_pattern)",
+            path, p->name, found, (long long)t->shape[a ? 0 : 1], folder->config.where,
+            (long long)(a ? p->rows : p->cols), want);
+    return fw_fail(FW_ERR_INPUT,
+                   "%s: tensor %s has shape %s, for the model %s it must be %s: the adapter is of another base%s%s",
+                   path, p->name, found, base, want, folder->config.base == NULL ? "" : ", ",
+                   folder->config.base == NULL ? "" : folder->config.base);
+}
+
 static fw_status check_tensor(const fw_peft_folder *folder, const fw_param *p, const char *base) {
     const fw_safetensors *file = &folder->weights.shard[0];
     const fw_stored_tensor *t = fw_safetensors_find(file, p->name);
@@ -162,23 +120,38 @@ static fw_status check_tensor(const fw_peft_folder *folder, const fw_param *p, c
                        p->name, folder->config.where, base, want);
     fw_stored_shape_text(found, sizeof found, t->shape, t->rank);
     if (t->rank != rank || memcmp(t->shape, shape, (size_t)rank * sizeof *shape) != 0)
-        return fw_fail(FW_ERR_INPUT,
-                       "%s: tensor %s has shape %s, for the model %s it must be %s: the adapter is of another base%s%s",
-                       file->path, p->name, found, base, want, folder->config.base == NULL ? "" : ", ",
-                       folder->config.base == NULL ? "" : folder->config.base);
+        return refuse_shape(folder, p, t, found, want, base);
     if (t->dtype != FW_STORED_F32 && t->dtype != FW_STORED_BF16 && t->dtype != FW_STORED_F16)
         return fw_fail(FW_ERR_INPUT, "%s: tensor %s is stored as %s; it must be F32, BF16 or F16", file->path, p->name,
                        fw_stored_dtype_name(t->dtype));
     return FW_OK;
 }
 
+/* With bias "all", peft writes the biases of modules in modules_to_save three times: MODULE.bias, which it reads, and under
+ * the names of its two wrapped copies, which it does not. */
+static bool is_unread_copy(const fw_peft_folder *folder, const fw_param_table *table, const char *name) {
+    static const char *const ends[] = {".modules_to_save.bias", ".original_module.bias"};
+    char bias[FW_PEFT_MODULE_BYTES];
+    const size_t n = strlen(name);
+    if (folder->config.request.bias != FW_ADAPTER_BIAS_ALL || n >= sizeof bias) return false;
+    memcpy(bias, name, n + 1);
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (cut_end(bias, ends[i])) return fw_param_table_find(table, strcat(bias, ".bias")) != NULL;
+    return false;
+}
+
 fw_status fw_peft_folder_check(const fw_peft_folder *folder, const fw_param_table *table, const char *base) {
     const fw_safetensors *file = &folder->weights.shard[0];
     for (int32_t i = 0; i < table->param_n; i++) FW_TRY(check_tensor(folder, &table->param[i], base));
     if (file->tensor_n == (size_t)table->param_n) return FW_OK;
-    for (size_t i = 0; i < file->tensor_n; i++)
-        if (fw_param_table_find(table, file->tensor[i].name) == NULL)
+    size_t unread_n = 0;
+    for (size_t i = 0; i < file->tensor_n; i++) {
+        if (fw_param_table_find(table, file->tensor[i].name) != NULL) continue;
+        if (!is_unread_copy(folder, table, file->tensor[i].name))
             return fw_fail(FW_ERR_INPUT, "%s: tensor %.200s is not of an adapter that %s describes, for the model %s",
                            file->path, file->tensor[i].name, folder->config.where, base);
+        unread_n++;
+    }
+    if (file->tensor_n == (size_t)table->param_n + unread_n) return FW_OK;
     return fw_fail(FW_ERR_INTERNAL, "%s: names of the adapter's table are not unique", file->path);
 }

@@ -25,7 +25,8 @@ typedef struct fw_peft_folder {
 fw_status fw_peft_folder_open(fw_peft_folder *out, const char *dir);
 void fw_peft_folder_close(fw_peft_folder *folder); /* takes a zeroed one */
 
-/* Every tensor of the table is in the file with its shape and as F32, BF16 or F16, and no other. `base` for messages: the
+/* Every tensor of the table is in the file with its shape and as F32, BF16 or F16, and no other (but for copies that peft writes
+ * and does not read). `base` for messages: the
  * model that the table was made for. Errors: FW_ERR_INPUT naming the tensor and both shapes. */
 fw_status fw_peft_folder_check(const fw_peft_folder *folder, const fw_param_table *table, const char *base);
 

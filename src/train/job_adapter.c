@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "plan/job_input.h"
 
 #include <stdio.h>
@@ -43,6 +44,9 @@ fw_status fw_job_init_model(fw_job *job, const fw_model_config *config, const fw
     if (!trains(o)) request.dropout = 0;
     fw_status status = fw_model_init_adapted(&job->model, config, t, &request);
     FW_TRY(job->has_peft ? fw_peft_config_blame(status, &job->peft.config) : status);
+    if (job->model.adapter.passed[0] != 0 && fw_comm_rank(job->comm) == 0)
+        fw_log_warning("%s: %s is no module of the model that it would act on, and has no effect",
+                       job->peft.config.where, job->model.adapter.passed);
     FW_TRY(describe(&job->adapter_config, job, &request));
     return job->has_peft ? fw_peft_folder_check(&job->peft, &job->model.trained, job->model_dir) : FW_OK;
 }

@@ -67,6 +67,9 @@ static void test_refused(void **state) {
         {"\"bias\": 3", "\"bias\""},
         {"\"lora_dropout\": 1.5", "lora_dropout"},
         {"\"lora_alpha\": \"16\"", "lora_alpha"},
+        {"\"lora_alpha\": null", "\"lora_alpha\" is null"},
+        {"\"ensure_weight_tying\": true", "\"ensure_weight_tying\" is true"},
+        {"\"exclude_modules\": {\"q_proj\": 1}", "\"exclude_modules\""},
         {"\"use_dora\": 1", "use_dora"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
