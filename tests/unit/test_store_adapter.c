@@ -118,11 +118,19 @@ static void test_folder(void **state) {
             fw_free(got);
         }
         /* another base: the first tensor that does not fit is named, with both shapes */
-        l.trained.param[0].rows++;
+        fw_param *first = &l.trained.param[0];
+        int64_t *side = first->kind == FW_PARAM_LORA_A ? &first->cols : &first->rows;
+        (*side)++;
         assert_int_equal(fw_peft_folder_check(&folder, &l.trained, "other/base"), FW_ERR_INPUT);
         assert_non_null(strstr(fw_trail_message(), l.trained.param[0].name));
         assert_non_null(strstr(fw_trail_message(), "for the model other/base it must be ["));
-        l.trained.param[0].rows--;
+        (*side)--;
+        if (first->kind == FW_PARAM_LORA_A) { /* another rank is no other base */
+            first->rows++;
+            assert_int_equal(fw_peft_folder_check(&folder, &l.trained, base_dir), FW_ERR_INPUT);
+            assert_non_null(strstr(fw_trail_message(), "which is of rank"));
+            first->rows--;
+        }
         strcpy(l.trained.param[0].name, "base_model.model.x");
         assert_int_equal(fw_peft_folder_check(&folder, &l.trained, "other/base"), FW_ERR_INPUT);
         assert_non_null(strstr(fw_trail_message(), "base_model.model.x is missing"));
