@@ -63,7 +63,7 @@ drop layers.1.mlp.up_proj.lora_A | change excluded lacks
 expect 3 "layers.1.mlp.up_proj.lora_A.weight is missing" "${try[@]}" --adapter lacks
 echo "config['exclude_modules'] = ['up_proj']" | change $plain surplus
 expect 3 "mlp.up_proj.lora_A.weight is not of an adapter that surplus/adapter_config.json describes" "${try[@]}" --adapter surplus
-{ echo "config['exclude_modules'] = '[a-z]+\\\\.layers\\\\.0\\\\..*'"; drop layers.0. ; } | change $plain expression
+{ echo "config['exclude_modules'] = '[a-z]+[.]layers[.]0[.].*'"; drop layers.0. ; } | change $plain expression
 expect 0 "loss" "${try[@]}" --adapter expression
 echo "config['exclude_modules'] = 'q_proj'" | change $plain unused # an expression is for whole paths
 expect 0 "loss" "${try[@]}" --adapter unused
