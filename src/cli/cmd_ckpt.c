@@ -1,5 +1,6 @@
 /* finewire ckpt verify | export | reshard | rm */
 #include "base/alloc.h"
+#include "base/file.h"
 #include "base/plural.h"
 #include "cli/commands.h"
 #include "cli/json_output.h"
@@ -52,13 +53,28 @@ fw_status fw_cli_ckpt_verify(const fw_options *o) {
 
 /* ---- export, reshard, rm */
 
+/* An adapter is one file in fp32, as it was trained: an option that asks for something else is not passed over. */
+static fw_status check_adapter_options(const fw_options *o, const char *path) {
+    static const fw_option_id ids[] = {FW_OPTION_dtype, FW_OPTION_max_shard_size};
+    bool adapter;
+    FW_TRY(fw_dir_has_file(&adapter, path, "adapter_config.json"));
+    for (size_t i = 0; adapter && i < sizeof ids / sizeof ids[0]; i++)
+        if (fw_options_given(o, ids[i]) && !(ids[i] == FW_OPTION_dtype && o->dtype == FW_EXPORT_FP32))
+            return fw_fail(FW_ERR_OPTION,
+                           "%s is of an adapter, which is written as one file in fp32; leave out --%s, or merge the "
+                           "adapter into its base (finewire merge)",
+                           path, fw_option_get(ids[i])->name);
+    return FW_OK;
+}
+
 fw_status fw_cli_ckpt_export(const fw_options *o) {
     static const fw_dtype dtypes[] = {[FW_EXPORT_BF16] = FW_BF16, [FW_EXPORT_FP32] = FW_F32, [FW_EXPORT_FP16] = FW_F16};
     const fw_export_options options = {.dtype = dtypes[o->dtype], .max_shard_bytes = (uint64_t)o->max_shard_size};
     char *path;
     FW_TRY(fw_checkpoint_resolve(&path, o->checkpoint));
     bool adapter = false;
-    fw_status status = fw_checkpoint_export(o->output, path, &options, &adapter);
+    fw_status status = check_adapter_options(o, path);
+    if (status == FW_OK) status = fw_checkpoint_export(o->output, path, &options, &adapter);
     const char *kind = adapter ? "adapter" : "model";
     const char *dtype = adapter ? "fp32" : fw_export_dtype_words[o->dtype];
     if (status == FW_OK)

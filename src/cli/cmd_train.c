@@ -3,6 +3,7 @@
 #include "base/plural.h"
 #include "cli/commands.h"
 #include "cli/ranks.h"
+#include "cli/show_adapter.h"
 #include "cli/terminal.h"
 #include "mirror/mirror.h"
 #include "train/trainer.h"
@@ -16,7 +17,7 @@ typedef struct display {
     const fw_options *options;
     fw_progress *progress;
     int rank, world;
-    fw_status status; /* of creating the bar: it must not stop the run */
+    fw_status status; /* of what is shown: it must not stop the run */
 } display;
 
 static void on_place(void *context, int rank, int world) {
@@ -115,6 +116,7 @@ static void on_start(void *context, const fw_train_summary *s) {
                 fw_architecture_class(job->model.config.architecture),
                 fw_human_count(parameters, (double)job->model.table.parameter_n),
                 job->model.config.tied ? " (tied head counted once)" : "", fw_dtype_name(job->model.t));
+    d->status = fw_cli_show_adapter(job);
     show_data(s, d->rank);
     bool own_cores = job->thread_n <= job->cpu_n;
     fw_log_info("ranks     %d (%s), %d thread%s each%s", s->world, fw_comm_transport(job->comm), job->thread_n,
@@ -128,7 +130,7 @@ static void on_start(void *context, const fw_train_summary *s) {
                 (long long)s->effective_batch, o->packing ? "packed sequence" : "conversation",
                 fw_plural(s->effective_batch));
     fw_log_info("steps     %lld an epoch, %lld in all, %lld of warm-up; learning rate %g, %s",
-                (long long)s->steps_per_epoch, (long long)s->step_n, (long long)s->warmup_n, o->learning_rate,
+                (long long)s->steps_per_epoch, (long long)s->step_n, (long long)s->warmup_n, s->peak_rate,
                 fw_lr_schedule_words[o->lr_scheduler_type]);
     show_strategy(s);
     if (d->rank == 0) fw_options_warn_of_choice(o, as_option(job->plan.layout.options.strategy));
@@ -138,7 +140,7 @@ static void on_start(void *context, const fw_train_summary *s) {
                     fw_plural_are(s->step_n));
     else if (s->resumed_step > 0)
         fw_log_info("resume    after step %lld", (long long)s->resumed_step);
-    d->status = fw_progress_create(&d->progress, s->resumed_step, o->disable_tqdm);
+    if (d->status == FW_OK) d->status = fw_progress_create(&d->progress, s->resumed_step, o->disable_tqdm);
 }
 
 static void on_step(void *context, const fw_train_report *r) {

@@ -24,6 +24,13 @@ fw_status fw_options_check_packing(const fw_options *o) {
 
 fw_status fw_options_check_adapter(fw_options *o) {
     if (o->adapter_name_or_path == NULL) return FW_OK;
+    if (!o->use_peft && fw_options_given(o, FW_OPTION_use_peft)) {
+        char origin[128];
+        return fw_fail(FW_ERR_OPTION,
+                       "use_peft is false (%s), but adapter_name_or_path is %s, an adapter to train on; leave out one "
+                       "of them",
+                       fw_options_origin(o, FW_OPTION_use_peft, origin, sizeof origin), o->adapter_name_or_path);
+    }
     for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) {
         char origin[128];
         if (fw_options_given(o, own[i]))

@@ -42,9 +42,11 @@ static fw_status resolve_resume(fw_options *o) {
 }
 
 static fw_status check_train(fw_options *o) {
+    FW_TRY(fw_options_check_adapter(o)); /* it may set use_peft */
     if (o->load_in_4bit && !o->use_peft)
         return fw_fail(FW_ERR_OPTION,
-                       "load_in_4bit needs use_peft: weights in 4 bits are frozen, and an adapter is trained");
+                       "load_in_4bit needs use_peft or adapter_name_or_path: weights in 4 bits are frozen, and an "
+                       "adapter is trained");
     FW_TRY(need(o, FW_OPTION_model_name_or_path));
     FW_TRY(fw_options_check_optim(o));
     if (o->command == FW_COMMAND_TRAIN) {
@@ -67,7 +69,6 @@ static fw_status check_train(fw_options *o) {
         return fw_fail(FW_ERR_OPTION,
                        "there is an eval_dataset, and val_size %g would hold out another; leave out one of them",
                        o->val_size);
-    FW_TRY(fw_options_check_adapter(o));
     FW_TRY(resolve_resume(o));
     FW_TRY(fw_options_check_saving(o));
     FW_TRY(fw_options_resolve_sharding(o));

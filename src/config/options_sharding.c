@@ -212,11 +212,12 @@ static fw_status resolve_offload(fw_options *o) {
             "offload_params is %s, but offload_optimizer is none: the fp32 weights, which the others are rounded "
             "from, lie with the optimizer's state; give offload_optimizer cpu or nvme too",
             fw_offload_words[o->offload_params]);
-    const bool whole =
-        o->strategy == FW_STRATEGY_ZERO1 || o->strategy == FW_STRATEGY_ZERO2 || o->strategy == FW_STRATEGY_HSDP_ZERO2;
+    const bool whole = o->strategy == FW_STRATEGY_DDP || o->strategy == FW_STRATEGY_ZERO1 ||
+                       o->strategy == FW_STRATEGY_ZERO2 || o->strategy == FW_STRATEGY_HSDP_ZERO2;
     if (o->offload_params != FW_OFFLOAD_NONE && whole && (o->num_processes > 1 || o->gpus > 1))
         return contradiction(o, FW_OPTION_offload_params, FW_OPTION_strategy,
-                             "only zero3 and hsdp share out the weights; others keep all of them on every rank");
+                             "only zero3 and hsdp share out the weights, others keep all of them on every rank; write "
+                             "strategy zero3, or leave out offload_params");
     if (o->offload_params != FW_OFFLOAD_NONE && o->strategy == FW_STRATEGY_AUTO) o->strategy = FW_STRATEGY_ZERO3;
     const bool in_file = o->offload_optimizer == FW_OFFLOAD_NVME || o->offload_params == FW_OFFLOAD_NVME;
     if (in_file && o->offload_dir == NULL && o->output_dir == NULL && o->command != FW_COMMAND_PLAN)

@@ -190,8 +190,8 @@ done:
 /* ---- the whole case */
 
 static bool is_possible(fw_plan_case *c, const fw_plan_scenario *s) {
-    const bool whole =
-        c->strategy == FW_SHARD_ZERO1 || c->strategy == FW_SHARD_ZERO2 || c->strategy == FW_SHARD_HSDP_ZERO2;
+    const bool whole = c->strategy == FW_SHARD_DDP || c->strategy == FW_SHARD_ZERO1 || c->strategy == FW_SHARD_ZERO2 ||
+                       c->strategy == FW_SHARD_HSDP_ZERO2;
     if (whole && s->site.world > 1 && s->shard.weights != FW_SHARD_HERE) {
         snprintf(c->why, sizeof c->why,
                  "it keeps all weights on every rank, and offload_params offloads shares of them");

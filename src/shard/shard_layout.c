@@ -243,11 +243,11 @@ static fw_status choose_groups(fw_shard_layout *l, int world) {
 static fw_status check_places(const fw_shard_layout *l) {
     const fw_shard_options *o = &l->options;
     if (o->weights == FW_SHARD_HERE) return FW_OK;
-    if (l->S > 1 && o->strategy != FW_SHARD_ZERO3 && o->strategy != FW_SHARD_HSDP)
+    if (l->world > 1 && o->strategy != FW_SHARD_ZERO3 && o->strategy != FW_SHARD_HSDP)
         return fw_fail(
             FW_ERR_OPTION,
             "offload_params is for strategies that share out the weights, and %s keeps all of them on every rank; "
-            "write --strategy zero3 or hsdp",
+            "write --strategy zero3 or hsdp, or leave it out",
             fw_shard_strategy_name(o->strategy));
     FW_ASSERT(o->records != FW_SHARD_HERE && o->update_on_host);
     return FW_OK;

@@ -112,18 +112,49 @@ static fw_status add_difference(fw_strbuf *out, const char *key, const json_t *w
     return fw_strbuf_puts(out, "not set");
 }
 
-/* Every key of either object that is not the same in both. */
-fw_status fw_run_compare(const json_t *was, const json_t *is, const char *path) {
-    fw_strbuf text = {0};
-    fw_status status = FW_OK;
+/* A key of which the value is an object written as one text; NULL for another, and for what cannot be read. */
+static json_t *object_in(const json_t *text) {
+    const char *written = json_string_value(text);
+    json_t *object = written == NULL || written[0] != '{' ? NULL : json_loads(written, 0, NULL);
+    if (json_is_object(object)) return object;
+    json_decref(object);
+    return NULL;
+}
+
+static fw_status add_differences(fw_strbuf *out, const json_t *was, const json_t *is, const char *prefix);
+
+/* An adapter's configuration is long: only what differs in it is told. */
+static fw_status add_value(fw_strbuf *out, const char *prefix, const char *key, const json_t *was, const json_t *is) {
+    char path[128];
+    json_t *inner[2] = {object_in(was), object_in(is)};
+    fw_status status;
+    snprintf(path, sizeof path, "%s%s%s", prefix, prefix[0] ? "'s " : "", key);
+    if (inner[0] != NULL && inner[1] != NULL && prefix[0] == 0)
+        status = add_differences(out, inner[0], inner[1], key);
+    else
+        status = add_difference(out, path, was, is);
+    json_decref(inner[0]);
+    json_decref(inner[1]);
+    return status;
+}
+
+static fw_status add_differences(fw_strbuf *out, const json_t *was, const json_t *is, const char *prefix) {
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)is, key, value) {
         const json_t *old = json_object_get(was, key);
-        if (old == NULL || !json_equal(old, value)) FW_TRY_OR(add_difference(&text, key, old, value), done);
+        if (old == NULL || !json_equal(old, value)) FW_TRY(add_value(out, prefix, key, old, value));
     }
     json_object_foreach((json_t *)(uintptr_t)was, key, value) if (json_object_get(is, key) == NULL)
-        FW_TRY_OR(add_difference(&text, key, value, NULL), done);
+        FW_TRY(add_value(out, prefix, key, value, NULL));
+    return FW_OK;
+}
+
+/* Every key of either object that is not the same in both. */
+fw_status fw_run_compare(const json_t *was, const json_t *is, const char *path) {
+    fw_strbuf text = {0};
+    fw_status status;
+    FW_TRY_OR(add_differences(&text, was, is, ""), done);
     if (text.len_bytes > 0)
         status = fw_fail(FW_ERR_OPTION,
                          "%s is of another run: %s; choose another --output_dir, or start afresh with "

@@ -160,6 +160,7 @@ static void tell_start(const trainer *t, int64_t resumed_step, uint64_t memory_a
                                 .steps_per_epoch = t->steps_per_epoch,
                                 .step_n = t->step_n,
                                 .warmup_n = t->schedule.warmup_n,
+                                .peak_rate = t->schedule.peak,
                                 .resumed_step = resumed_step,
                                 .memory_available = memory_available};
     t->hooks->start(t->hooks->context, &summary);

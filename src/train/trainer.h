@@ -17,6 +17,7 @@ typedef struct fw_train_summary {
     int64_t effective_batch; /* micro * accumulation * ranks, in conversations (or bins when packing) */
     int64_t unit_n;          /* conversations, or bins when packing */
     int64_t steps_per_epoch, step_n, warmup_n;
+    double peak_rate;     /* the learning rate after warm-up, as lr_scale_rule has it */
     int64_t resumed_step; /* 0: from the start */
     uint64_t memory_available;
 } fw_train_summary;

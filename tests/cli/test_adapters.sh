@@ -68,6 +68,13 @@ train --output_dir further --adapter_name_or_path run/final --max_steps 4 --save
 holds "$(loss --model model --adapter further/final) < $adapted"
 expect 2 "lora_r is given" train --model model --dataset data.jsonl --output_dir x --adapter_name_or_path run/final --lora_r 2
 
+expect 2 "use_peft is false (the command line), but adapter_name_or_path is run/final" train --model model \
+  --dataset data.jsonl --output_dir x --adapter_name_or_path run/final --use_peft false
+train --output_dir further4 --adapter_name_or_path run/final --load_in_4bit --max_steps 2 --save_strategy no
+grep -qF "packed    nf4 in blocks of 64: " out || fail "the start does not say what is packed"
+grep -qE "^.*adapter   DoRA r 4, alpha .*, on q_proj k_proj .* down_proj of [0-9]+ blocks?, .*norm.* whole: .* trained of" out ||
+  fail "the start does not say what the adapter is"
+
 # beside a base in 4 bits: the folder says so, and the merge is into the numbers that the codes stand for (A19)
 train --output_dir qlora --use_peft --lora_r 4 --load_in_4bit --use_bnb_nested_quant --max_steps 4 --save_steps 2
 found=$(loss --adapter qlora/final) asked=$(loss --adapter qlora/final --load_in_4bit --use_bnb_nested_quant)
@@ -80,6 +87,11 @@ for file in qlora/final/*; do cmp "$file" "exported/${file##*/}" || fail "the ex
 "$FINEWIRE" train --model model --dataset data.jsonl --output_dir qlora --use_peft --lora_r 4 --max_steps 6 --disable_tqdm \
   --per_device_train_batch_size 4 >out 2>&1 && fail "a run goes on beside a base that is not in 4 bits any more"
 grep -qF "base_quantization" out || fail "it is not said why"
+expect 2 "adapter's r was 4 and is 5" train --model model --dataset data.jsonl --output_dir qlora --use_peft --lora_r 5 \
+  --load_in_4bit --use_bnb_nested_quant --max_steps 6 --per_device_train_batch_size 4
+expect 2 "leave out --dtype" ckpt export qlora --output exported16 --dtype bf16
+[ ! -e exported16 ] || fail "a refused export left a folder"
+expect 0 "written as fp32" ckpt export qlora --output exported32 --dtype fp32
 expect 2 "load_in_4bit needs adapter" eval --model model --dataset data.jsonl --load_in_4bit
 
 # another base: by its weights, by its shape

@@ -96,6 +96,7 @@ refuse "lr_scale_rule is none" --lr_scale_base_batch 4
 train --output_dir scaled --num_processes 2 --lr_scale_rule sqrt --lr_scale_base_batch 8 --per_device_train_batch_size 1 \
   --save_strategy no --gradient_accumulation_steps 1
 grep -qF "learning rate 0.001 x sqrt(2 sequences a step / 8) = 0.0005" out || { cat out; fail "the scaled rate is not told"; }
+grep -qF "of warm-up; learning rate 0.0005," out || { cat out; fail "the start does not say the rate of the steps"; }
 grep -q '"learning_rate": *0.0005' scaled/metrics.jsonl || fail "the rate of the steps is not the scaled one"
 
 # DeepSpeed's words

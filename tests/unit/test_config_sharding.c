@@ -210,8 +210,11 @@ static void test_refusals(void **state) {
          "optimizer's state; give offload_optimizer cpu or nvme too"},
         {"offload_params: cpu\noffload_optimizer: cpu\nstrategy: zero2\nnum_processes: 2", "",
          "offload_params is cpu (the recipe:1) contradicts strategy is zero2 (the recipe:3); only zero3 and hsdp share "
-         "out "
-         "the weights; others keep all of them on every rank"},
+         "out the weights, others keep all of them on every rank; write strategy zero3, or leave out offload_params"},
+        {"offload_optimizer: nvme\noffload_dir: x", "--offload_params|nvme|--strategy|ddp|--num_processes|2",
+         "offload_params is nvme (the command line) contradicts strategy is ddp (the command line); only zero3 and "
+         "hsdp share out the weights, others keep all of them on every rank; write strategy zero3, or leave out "
+         "offload_params"},
         {"fsdp: full_shard offload\noffload_optimizer: none", "",
          "offload_optimizer is none (the recipe:2) contradicts fsdp is full_shard offload (the recipe:1); FSDP's "
          "offload means "

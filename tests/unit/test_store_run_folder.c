@@ -63,7 +63,23 @@ static void test_run_identity(void **unused) {
     json_decref(two);
 }
 
+/* Of an adapter's configuration, which is kept as one text, what differs. */
+static void test_adapter_identity(void **unused) {
+    (void)unused;
+    json_t *was = json_pack("{s:s}", "adapter", "{\"lora_alpha\":8,\"peft_type\":\"LORA\",\"r\":4}");
+    json_t *is = json_pack("{s:s}", "adapter", "{\"lora_alpha\":8,\"peft_type\":\"LORA\",\"r\":5}");
+    json_t *none = json_object();
+    fw_test_expect(fw_run_compare(was, is, "x"), FW_ERR_OPTION,
+                   "x is of another run: adapter's r was 4 and is 5; choose another");
+    fw_test_expect(fw_run_compare(none, is, "x"), FW_ERR_OPTION, "adapter was not set and is ");
+    fw_test_must(fw_run_compare(was, was, "x"));
+    json_decref(was);
+    json_decref(is);
+    json_decref(none);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_lock), cmocka_unit_test(test_run_identity)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_lock), cmocka_unit_test(test_run_identity),
+                                       cmocka_unit_test(test_adapter_identity)};
     return cmocka_run_group_tests(tests, fw_test_checkpoint_setup, fw_test_checkpoint_teardown);
 }
