@@ -136,7 +136,7 @@ static void test_exit_codes(void **state) {
     assert_int_equal(run("! read x", "", &work), FW_OK); /* nothing to read, and no waiting for it */
     expect(run("echo one; echo two >&2; exit 7", "", &work), FW_ERR_IO, "sh ended with exit code 7: two");
     expect(run("kill -s KILL $$", "", &work), FW_ERR_IO, "exit code 137");
-    expect(fw_mirror_run((char *const *)(uintptr_t)missing, NULL, &work), FW_ERR_IO, "exit code 127: ");
+    expect(fw_mirror_run((char *const *)(uintptr_t)missing, NULL, &work), FW_ERR_IO, "there is no such program");
     fw_strbuf log = {0};
     assert_int_equal(fw_file_read(&log, fw_test_path(root, "log"), 1 << 20), FW_OK);
     assert_non_null(strstr(log.data, "\none\n"));

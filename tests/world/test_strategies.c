@@ -220,7 +220,7 @@ static void places(const char *variant, const char *shape, fw_dtype t, int world
         const int first = add(&f, (fw_shard_options){.strategy = FW_SHARD_DDP}, accumulation, -1, 0);
         for (int s = FW_SHARD_DDP; s <= FW_SHARD_HSDP; s++)
             for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
-                const bool shares = world == 1 || s == FW_SHARD_DDP || s == FW_SHARD_ZERO3 || s == FW_SHARD_HSDP;
+                const bool shares = world == 1 || s == FW_SHARD_ZERO3 || s == FW_SHARD_HSDP;
                 if ((ways[i].weights != FW_SHARD_HERE && !shares) || count++ % each_n != 0) continue;
                 fw_shard_options o = {.strategy = (fw_shard_strategy)s,
                                       .sync_each = accumulation == 1,
