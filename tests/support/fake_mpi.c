@@ -1,6 +1,5 @@
 #include "support/fake_mpi.h"
 
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +27,7 @@ typedef struct header {
 typedef struct item {
     struct item *next;
     char *data;
+    char *to; /* asked for while it came into memory of its own: where it is copied once it is all there */
     uint64_t bytes, done;
     int tag, slot; /* of the request; -1: nobody has asked yet */
     int head_done;
@@ -88,6 +88,10 @@ static item *take_tag(item **list, int tag) {
 }
 
 static void finish(item *i) {
+    if (i->to != NULL) {
+        memcpy(i->to, i->data, i->bytes);
+        free(i->data);
+    }
     if (i->slot >= 0) is_done[i->slot] = 1;
     free(i);
 }
@@ -200,15 +204,16 @@ static fw_status receive(fw_mpi_request *r, void *data, size_t bytes, int from, 
         is_done[slot] = 1;
         return FW_OK;
     }
+    /* Half of it may be here already; the other half never comes when its sender has died, so it is not waited for. */
+    if (p->coming != NULL && p->coming->slot < 0 && p->coming->tag == tag) {
+        if (p->coming->bytes > bytes) abort();
+        p->coming->to = data;
+        p->coming->slot = slot;
+        return FW_OK;
+    }
     item *i = make(tag, bytes);
     i->data = data;
     i->slot = slot;
-    if (p->coming != NULL && p->coming->slot < 0 && p->coming->tag == tag) { /* on its way into memory of its own */
-        while (p->coming != NULL) progress(), sched_yield();
-        free(i);
-        is_used[slot] = 0;
-        return receive(r, data, bytes, from, tag);
-    }
     append(&p->wanted, i);
     return FW_OK;
 }
