@@ -90,7 +90,7 @@
  *                         VECTOR (Shazeer, Stern 2018): v = b2 v + (1 - b2) (g'^2 + eps);  g = g' / sqrt(v)
  *                         ALONG: w = w - lr (weight_decay w + along g); grad_scale plays no part
  * step_8bit               adamw, or LION when code2 is NULL, with m and v in codes and scales of blocks of 256 elements
- *                         (device/dynamic_map.h); n elements from the start of a block. Codes and scales have the same bits
+ *                         (quant/dynamic_map.h); n elements from the start of a block. Codes and scales have the same bits
  *                         on every device: m = fma(g', 1 - b1, m b1), v = fma((1 - b2) g', g', v b2), fp32.
  * factored_sums           adafactor: of elements [first, first + n) of a matrix [R, C], g from the first of them on:
  *                         row[r], col[c] = sums of (g grad_scale)^2 + epsilon; 0 where there is none of them

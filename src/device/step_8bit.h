@@ -3,8 +3,8 @@
 #ifndef FW_DEVICE_STEP_8BIT_H
 #define FW_DEVICE_STEP_8BIT_H
 
-#include "device/dynamic_map.h"
 #include "device/step_options.h"
+#include "quant/dynamic_map.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,6 @@
+#include "quant/dynamic_map.h"
 #include "quant/quant.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static const char *const names[FW_QUANT_KIND_N] = {"nf4", "fp4"};
@@ -43,33 +43,6 @@ const float *fw_quant_map4(fw_quant_kind kind) {
     return kind == FW_QUANT_NF4 ? nf4 : fp4;
 }
 
-static int by_value(const void *a, const void *b) {
-    const float x = *(const float *)a, y = *(const float *)b;
-    return x < y ? -1 : x > y;
-}
-
-/* Point i of n from 0.1 to 1, counted from the nearer end as PyTorch's linspace does; one rounding a point. */
-static float point(int i, int n) {
-    const float first = 0.1f, last = 1.0f, step = (last - first) / (float)(n - 1);
-    if (i < n / 2) return (float)((double)first + (double)step * i);
-    return (float)((double)last - (double)step * (n - 1 - i));
-}
-
-/* Decade d of 7 is 10^(d - 6) times the middles of 2^d intervals (without sign 2^(d + 1)) between 0.1 and 1; with 0 and 1
- * that makes 256. */
 void fw_quant_map8(float map[FW_QUANT_MAP8_N], int with_sign) {
-    static const float decade[7] = {1e-6f, 1e-5f, 1e-4f, 1e-3f, 1e-2f, 1e-1f, 1};
-    int n = 0;
-    for (int d = 0; d < 7; d++) {
-        const int points = (1 << (with_sign ? d : d + 1)) + 1;
-        for (int i = 0; i + 1 < points; i++) {
-            const float middle = (point(i, points) + point(i + 1, points)) / 2;
-            map[n++] = decade[d] * middle;
-            if (with_sign) map[n++] = -decade[d] * middle;
-        }
-    }
-    map[n++] = 0;
-    map[n++] = 1;
-    FW_ASSERT(n == FW_QUANT_MAP8_N);
-    qsort(map, FW_QUANT_MAP8_N, sizeof *map, by_value);
+    memcpy(map, with_sign ? fw_dynamic_signed.value : fw_dynamic_unsigned.value, sizeof fw_dynamic_signed.value);
 }

@@ -2,7 +2,7 @@
 
     python tests/parity/make_8bit_reference.py
 
-- src/device/dynamic_map.inc: the numbers that codes stand for, signed and not, and from which place of the scale from
+- src/quant/dynamic_map.inc: the numbers that codes stand for, signed and not, and from which place of the scale from
   -1 to 1 in steps of 1/32767.5 on each code is taken. bitsandbytes' CPU library looks codes up in a table of these
   places; the table is read out of it here by giving it each of them.
 - tests/parity/optimizers/state_8bit.json: codes and scales of AdamW8bit and Lion8bit after 1, 2 and 50 steps, as
@@ -33,7 +33,7 @@ def table_of(code):
 
 
 def write_map(path):
-    text = ["/* Made by tests/parity/make_8bit_reference.py: see device/dynamic_map.h. */"]
+    text = ["/* Made by tests/parity/make_8bit_reference.py: see quant/dynamic_map.h. */"]
     for name, signed in (("SIGNED", True), ("UNSIGNED", False)):
         code = F.create_dynamic_map(signed=signed)
         table = table_of(code)
@@ -85,6 +85,6 @@ def run(kind, n):
 
 
 if __name__ == "__main__":
-    write_map("src/device/dynamic_map.inc")
+    write_map("src/quant/dynamic_map.inc")
     out = {"bitsandbytes": bnb.__version__, "adamw": run("adamw", 5000), "lion": run("lion", 5000)}
     json.dump(out, open("tests/parity/optimizers/state_8bit.json", "w"), indent=1)

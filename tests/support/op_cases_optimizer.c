@@ -1,7 +1,7 @@
 /* Buffers and calls of updates by the optimizers other than AdamW. */
 #include "support/op_build.h"
 
-#include "device/dynamic_map.h"
+#include "quant/dynamic_map.h"
 
 static fw_step_options options_of(const fw_op_shape *s) {
     return (fw_step_options){.rule = (fw_step_rule)s->rule,

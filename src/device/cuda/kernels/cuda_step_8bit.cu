@@ -2,8 +2,8 @@
  * element. The tables, 3 KiB, are in shared memory; a code is found in 8 halvings of the places. Of memory: 2 bytes read and 2
  * written for the state of an element, 12 for weight and gradient. What makes a code rounds where bitsandbytes rounds. */
 #include "device/cuda/kernels/gpu.cuh"
-#include "device/dynamic_map.h"
-#include "device/dynamic_map.inc"
+#include "quant/dynamic_map.h"
+#include "quant/dynamic_map.inc"
 #include "device/step_options.h"
 
 namespace {

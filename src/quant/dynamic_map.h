@@ -1,5 +1,6 @@
-/* The numbers that codes of 8-bit optimizer state stand for, as parts of the largest of their block (Dettmers and others
- * 2022), and how a number gets its code: as bitsandbytes' CPU library does it, to the bit.
+/* The numbers that 8-bit codes stand for, in optimizer state and in the scales of 4-bit blocks, as parts of the largest of
+ * their block (Dettmers and others 2022); and how optimizer state gets its codes: as bitsandbytes' CPU library does it, to
+ * the bit. (Scales of blocks get theirs with another rounding, as bitsandbytes has it: quant_blocks.c.)
  *
  *   value[code]   between -1 and 1 (signed) or 0 and 1 (unsigned), ascending, denser towards 0
  *   place(x)      x on a scale of 65536 steps from -1 to 1
@@ -7,8 +8,8 @@
  *
  * A block's scale is its largest |x|; a block of zeros has scale 0 and code 0 everywhere. The tables are in
  * dynamic_map.inc. Also seen by kernels. */
-#ifndef FW_DEVICE_DYNAMIC_MAP_H
-#define FW_DEVICE_DYNAMIC_MAP_H
+#ifndef FW_QUANT_DYNAMIC_MAP_H
+#define FW_QUANT_DYNAMIC_MAP_H
 
 #include <stdint.h>
 

@@ -1,6 +1,6 @@
-#include "device/dynamic_map.h"
+#include "quant/dynamic_map.h"
 
-#include "device/dynamic_map.inc"
+#include "quant/dynamic_map.inc"
 
 #include <pthread.h>
 
