@@ -178,7 +178,7 @@ static fw_status take_word(void *context, const fw_piece *word) {
 static fw_status encode_plain(fw_encoder *e, const char *text, size_t text_bytes, size_t start) {
     const fw_pre_steps *steps = &e->tokenizer->pre;
     fw_piece piece = {.text = text, .shape = text, .bytes = text_bytes, .start = start};
-    piece.first = e->base + fw_normal_original(&e->normal, start) == 0 && !(start == 0 && e->normal.start_moved);
+    if (e->base == 0 && start < e->normal.head_bytes) piece.head_bytes = e->normal.head_bytes - start;
     if (steps->has_regex) FW_TRY(fw_unicode_shape(&piece.shape, &e->shape, text, text_bytes));
     fw_pretokenizer pre = {steps, &e->pre, e->regex, e->offsets != NULL, take_word, e};
     return fw_pretokenize(&pre, &piece);

@@ -36,6 +36,7 @@ enum { FW_NORM_STEP_MAX = 16 };
 typedef struct fw_normalizer {
     fw_norm_step step[FW_NORM_STEP_MAX];
     int step_n;
+    bool wants_head; /* fw_normal.head_bytes is asked for */
 } fw_normalizer;
 
 void fw_normalizer_fini(fw_normalizer *normalizer);
@@ -55,7 +56,8 @@ typedef struct fw_norm_layer {
     fw_strbuf copy; /* the output; used only when something changed */
     fw_norm_span *span;
     size_t span_n, span_cap;
-    size_t hint; /* span of the last question: they come with rising offsets */
+    size_t hint;                    /* span of the last question: they come with rising offsets */
+    size_t head_bytes, head_copied; /* of the input, and of the copy so far: see fw_normal.head_bytes */
 } fw_norm_layer;
 
 /* The result and its scratch. Zero-initialise, reuse, release with fw_normal_fini. */
@@ -64,8 +66,10 @@ typedef struct fw_normal {
     size_t bytes;
     fw_norm_layer layer[FW_NORM_STEP_MAX]; /* of the steps that changed something */
     int layer_n;
-    bool start_moved; /* its first character counts as coming from behind the start, as the reference has it */
-    int32_t *code;    /* scratch */
+    /* So many bytes at the beginning belong to the first character of the text, by the reference's book-keeping: what
+     * replaces a match belongs to its last character, what was put in to the one before it. */
+    size_t head_bytes;
+    int32_t *code; /* scratch */
     size_t code_cap;
     fw_strbuf scratch, shape;
 } fw_normal;
@@ -78,10 +82,18 @@ fw_status fw_normalize(fw_normal *out, const fw_normalizer *normalizer, fw_regex
 size_t fw_normal_original(fw_normal *normal, size_t at);
 void fw_normal_fini(fw_normal *normal);
 
-/* For the steps: input[start .. end) becomes `with`. */
+/* For the steps: input[start .. end) becomes `with`, which belongs to the character at start, or to that at `owner`
+ * (SIZE_MAX: the step sees to head_copied itself). */
 fw_status fw_norm_edit(fw_norm_layer *layer, size_t start, size_t end, const char *with, size_t with_bytes);
+fw_status fw_norm_edit_owned(fw_norm_layer *layer, size_t start, size_t end, const char *with, size_t with_bytes,
+                             size_t owner);
 /* normalize_unicode.c: the four normal forms. */
 fw_status fw_norm_unicode(fw_normal *normal, fw_norm_layer *layer, fw_norm_kind form);
+/* Does it neither change nor join with a neighbour in any normal form? */
+bool fw_norm_is_inert(uint32_t code);
+/* normalize_head.c: how many bytes of the normal form of `text` belong to its first head_bytes bytes. */
+fw_status fw_norm_unicode_head(size_t *bytes, fw_norm_kind form, const char *text, size_t text_bytes,
+                               size_t head_bytes);
 /* normalize_steps.c: all others. */
 fw_status fw_norm_run_step(fw_normal *normal, fw_norm_layer *layer, const fw_norm_step *step, fw_regex_scratch *regex);
 

@@ -74,20 +74,18 @@ static fw_status strip(fw_norm_layer *l, bool left, bool right) {
     return end < l->input_bytes ? fw_norm_edit(l, end, l->input_bytes, "", 0) : FW_OK;
 }
 
-/* The reference takes what replaces a match for a part of its last character. */
-static fw_status replace(fw_normal *n, fw_norm_layer *l, const fw_norm_step *step, size_t start, size_t end) {
-    uint32_t code;
-    if (start == 0 && end > 0 && step->with_bytes > 0 && fw_utf8_next(&code, l->input) < end) n->start_moved = true;
-    return fw_norm_edit(l, start, end, step->with, step->with_bytes);
+/* What replaces a match belongs to its last byte, or to the byte before an empty one. */
+static fw_status replace(fw_norm_layer *l, const fw_norm_step *step, size_t start, size_t end) {
+    return fw_norm_edit_owned(l, start, end, step->with, step->with_bytes, end > 0 ? end - 1 : 0);
 }
 
-static fw_status replace_string(fw_normal *n, fw_norm_layer *l, const fw_norm_step *step) {
+static fw_status replace_string(fw_norm_layer *l, const fw_norm_step *step) {
     for (size_t from = 0; from < l->input_bytes;) {
         const char *at = memmem(l->input + from, l->input_bytes - from, step->find, step->find_bytes);
         if (at == NULL) break;
         size_t start = (size_t)(at - l->input);
         from = start + step->find_bytes;
-        FW_TRY(replace(n, l, step, start, from));
+        FW_TRY(replace(l, step, start, from));
     }
     return FW_OK;
 }
@@ -101,7 +99,7 @@ static fw_status replace_regex(fw_normal *n, fw_norm_layer *l, const fw_norm_ste
         size_t start = 0, end = 0;
         FW_TRY(fw_regex_next(&walk, &found, &start, &end));
         if (!found) return FW_OK;
-        FW_TRY(replace(n, l, step, start, end));
+        FW_TRY(replace(l, step, start, end));
     }
 }
 
@@ -111,7 +109,7 @@ fw_status fw_norm_run_step(fw_normal *n, fw_norm_layer *l, const fw_norm_step *s
     case FW_NORM_BYTE_LEVEL: return byte_level(l);
     case FW_NORM_STRIP: return strip(l, step->left, step->right);
     case FW_NORM_PREPEND: return fw_norm_edit(l, 0, 0, step->with, step->with_bytes);
-    case FW_NORM_REPLACE_STRING: return replace_string(n, l, step);
+    case FW_NORM_REPLACE_STRING: return replace_string(l, step);
     case FW_NORM_REPLACE_REGEX: return replace_regex(n, l, step, regex);
     default: return map_all(l, step->kind);
     }

@@ -68,16 +68,16 @@ static fw_status append_form(fw_normal *n, fw_norm_kind form, const char *text, 
     return FW_OK;
 }
 
-/* Neither changes nor joins with a neighbour. U+11A7 stands right before the Hangul finals that join with the syllable
- * before them; Unicode counts from it (TBase), and utf8proc takes it for a final itself and swallows it. */
-static bool is_inert(uint32_t code) { return fw_unicode_is_inert(code) || code == 0x11a7; }
+/* U+11A7 stands right before the Hangul finals that join with the syllable before them; Unicode counts from it
+ * (TBase), and utf8proc takes it for a final itself and swallows it. */
+bool fw_norm_is_inert(uint32_t code) { return fw_unicode_is_inert(code) || code == 0x11a7; }
 
 static fw_status append_stretch(fw_normal *n, fw_norm_kind form, const char *text, size_t text_bytes) {
     size_t from = 0;
     for (size_t i = 0; i < text_bytes;) {
         uint32_t code;
         size_t bytes = fw_utf8_next(&code, text + i);
-        if (is_inert(code)) {
+        if (fw_norm_is_inert(code)) {
             FW_TRY(append_form(n, form, text + from, i - from));
             FW_TRY(fw_strbuf_append(&n->scratch, text + i, bytes));
             from = i + bytes;
@@ -85,6 +85,13 @@ static fw_status append_stretch(fw_normal *n, fw_norm_kind form, const char *tex
         i += bytes;
     }
     return append_form(n, form, text + from, text_bytes - from);
+}
+
+static fw_status add_head(fw_norm_layer *layer, fw_norm_kind form, size_t start, size_t end) {
+    size_t bytes;
+    FW_TRY(fw_norm_unicode_head(&bytes, form, layer->input + start, end - start, layer->head_bytes - start));
+    layer->head_copied += bytes;
+    return FW_OK;
 }
 
 fw_status fw_norm_unicode(fw_normal *n, fw_norm_layer *layer, fw_norm_kind form) {
@@ -99,7 +106,10 @@ fw_status fw_norm_unicode(fw_normal *n, fw_norm_layer *layer, fw_norm_kind form)
             FW_TRY(append_stretch(n, form, text + start, end - start));
             bool changed =
                 n->scratch.len_bytes != end - start || memcmp(n->scratch.data, text + start, end - start) != 0;
-            if (changed) FW_TRY(fw_norm_edit(layer, start, end, n->scratch.data, n->scratch.len_bytes));
+            if (changed) {
+                FW_TRY(fw_norm_edit_owned(layer, start, end, n->scratch.data, n->scratch.len_bytes, SIZE_MAX));
+                if (start < layer->head_bytes) FW_TRY(add_head(layer, form, start, end));
+            }
         }
         at = next_non_ascii(text, end, text_bytes);
     }

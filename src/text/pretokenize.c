@@ -27,7 +27,7 @@ static fw_status emit(const splitter *s, size_t start, size_t end) {
                      .bytes = end - start,
                      .start = whole->start + start,
                      .origin = whole->origin ? whole->origin + start : NULL,
-                     .first = whole->first && start == 0};
+                     .head_bytes = whole->head_bytes > start ? whole->head_bytes - start : 0};
     return run_step(s->pre, s->step + 1, &part);
 }
 

@@ -63,7 +63,7 @@ typedef struct fw_piece {
     size_t bytes;
     size_t start;           /* where it starts in the normalised stretch */
     const uint32_t *origin; /* of each byte the place in the stretch, when the text was rewritten; else NULL */
-    bool first;             /* it starts where the caller's whole text starts */
+    size_t head_bytes;      /* so many of its first bytes belong to the first character of the caller's whole text */
 } fw_piece;
 
 typedef fw_status (*fw_piece_fn)(void *context, const fw_piece *word);

@@ -11,11 +11,13 @@ typedef struct writer {
     struct fw_pre_rewrite *to;
     const fw_piece *from;
     bool want_origin;
+    size_t head_bytes; /* of what is written */
 } writer;
 
 /* Append bytes that came from byte `at` of the piece. */
 static fw_status put(writer *w, const char *bytes, size_t n_bytes, size_t at) {
     size_t first = w->to->text.len_bytes;
+    if (at < w->from->head_bytes) w->head_bytes += n_bytes;
     FW_TRY(fw_strbuf_append(&w->to->text, bytes, n_bytes));
     if (!w->want_origin) return FW_OK;
     if (w->to->origin_cap < first + n_bytes) {
@@ -29,9 +31,13 @@ static fw_status put(writer *w, const char *bytes, size_t n_bytes, size_t at) {
 }
 
 static fw_status put_bytes(writer *w, size_t first, size_t end) {
-    if (!w->want_origin) return fw_strbuf_append(&w->to->text, w->from->text + first, end - first);
-    for (size_t i = first; i < end; i++) FW_TRY(put(w, w->from->text + i, 1, i));
-    return FW_OK;
+    const size_t head = w->from->head_bytes;
+    if (w->want_origin) {
+        for (size_t i = first; i < end; i++) FW_TRY(put(w, w->from->text + i, 1, i));
+        return FW_OK;
+    }
+    if (first < head) w->head_bytes += (end < head ? end : head) - first;
+    return fw_strbuf_append(&w->to->text, w->from->text + first, end - first);
 }
 
 static bool begins_with(const fw_piece *piece, const char *string, size_t string_bytes) {
@@ -40,7 +46,7 @@ static bool begins_with(const fw_piece *piece, const char *string, size_t string
 
 static fw_status metaspace(writer *w, const fw_pre_step *step) {
     const fw_piece *piece = w->from;
-    bool wanted = step->prepend == FW_PREPEND_ALWAYS || (step->prepend == FW_PREPEND_FIRST && piece->first);
+    bool wanted = step->prepend == FW_PREPEND_ALWAYS || (step->prepend == FW_PREPEND_FIRST && piece->head_bytes > 0);
     if (wanted && piece->text[0] != ' ' && !begins_with(piece, step->string, step->string_bytes))
         FW_TRY(put(w, step->string, step->string_bytes, 0));
     for (size_t i = 0; i < piece->bytes;) {
@@ -66,7 +72,7 @@ fw_status fw_pre_rewrite(const fw_pretokenizer *pre, int index, const fw_piece *
     const fw_pre_step *step = &pre->steps->step[index];
     *out = *piece;
     if (step->kind == FW_PRE_PREFIX_SPACE && piece->text[0] == ' ') return FW_OK;
-    writer w = {&pre->scratch->level[index], piece, pre->want_origin};
+    writer w = {.to = &pre->scratch->level[index], .from = piece, .want_origin = pre->want_origin};
     fw_strbuf_clear(&w.to->text);
     if (step->kind == FW_PRE_METASPACE) {
         FW_TRY(metaspace(&w, step));
@@ -78,6 +84,7 @@ fw_status fw_pre_rewrite(const fw_pretokenizer *pre, int index, const fw_piece *
     }
     out->text = out->shape = fw_strbuf_text(&w.to->text);
     out->bytes = w.to->text.len_bytes;
+    out->head_bytes = w.head_bytes;
     out->origin = w.want_origin ? w.to->origin : NULL;
     if (!pre->steps->has_regex) return FW_OK;
     return fw_unicode_shape(&out->shape, &w.to->shape, out->text, out->bytes);

@@ -1,10 +1,10 @@
 /* The regexes of tokenizer files, matched by PCRE2 with the meaning that the reference's library (Oniguruma,
  * Ruby syntax) gives them.
  *
- * Only constructs that mean the same in both are let through, others are refused by name: literals and
- * their escapes, classes with ranges, \s \S \d \D, \p{..} \P{..} of general categories (one letter, or Lu Ll
- * Lt Lm Lo Nd), groups (?:..) (?i:..) (..) and look-around, alternation, greedy, lazy and possessive
- * quantifiers. \s is written out: PCRE2 counts U+180E as a space, the reference does not. */
+ * Only constructs that mean the same in both, or can be written so, are let through, others are refused by name:
+ * literals and their escapes, ^ $ . (about lines, as in Ruby), classes with ranges and classes in them, \s \S \d \D,
+ * \p{..} \P{..} of general categories (one letter, or Lu Ll Lt Lm Lo Nd), groups (?:..) (?i:..) (..) and look-around,
+ * alternation, greedy, lazy and possessive quantifiers. \s is written out: PCRE2 counts U+180E as a space, the reference does not. */
 #ifndef FW_TEXT_REGEX_H
 #define FW_TEXT_REGEX_H
 

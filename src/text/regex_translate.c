@@ -2,7 +2,9 @@
 
 #include "text/utf8.h"
 
+#include <ctype.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* White_Space and its complement, as the inside of a class. */
@@ -11,7 +13,11 @@
     "\\x{0}-\\x{8}\\x{e}-\\x{1f}!-\\x{84}\\x{86}-\\x{9f}\\x{a1}-\\x{167f}\\x{1681}-\\x{1fff}\\x{200b}-\\x{2027}"       \
     "\\x{202a}-\\x{202e}\\x{2030}-\\x{205e}\\x{2060}-\\x{2fff}\\x{3001}-\\x{10ffff}"
 
-enum { PATTERN_MAX_BYTES = 1 << 14, GROUP_MAX_DEPTH = 50 };
+/* In Ruby's syntax ^ and $ are about lines; behind a line break that ends the text no line starts. */
+#define LINE_START "(?:\\A|(?<=\\n)(?!\\z))"
+#define LINE_END "(?=\\n|\\z)"
+
+enum { PATTERN_MAX_BYTES = 1 << 14, GROUP_MAX_DEPTH = 50, CLASS_MAX_DEPTH = 8 };
 
 typedef struct translator {
     const char *pattern, *at, *where;
@@ -54,6 +60,18 @@ static fw_status property(translator *t, bool negated) {
     return refuse(t, from, "this property is not known; L M N P S Z C Lu Ll Lt Lm Lo Nd are");
 }
 
+/* \uXXXX */
+static fw_status four_digits(translator *t, const char *from, uint32_t *code) {
+    char digits[5] = {0};
+    for (int i = 0; i < 4; i++) {
+        if (!isxdigit((unsigned char)*t->at)) return refuse(t, from, "four hexadecimal digits are needed");
+        digits[i] = *t->at++;
+    }
+    *code = (uint32_t)strtoul(digits, NULL, 16);
+    if (*code >= 0xd800 && *code < 0xe000) return refuse(t, from, "half of a surrogate pair is no character");
+    return FW_OK;
+}
+
 /* After a backslash. A single code point is left in *code for the caller (ranges), else *code = UINT32_MAX. */
 static fw_status escape(translator *t, bool in_class, uint32_t *code) {
     *code = UINT32_MAX;
@@ -75,12 +93,14 @@ static fw_status escape(translator *t, bool in_class, uint32_t *code) {
     case 'S': return put(t, in_class ? NO_SPACES : "[^" SPACES "]");
     case 'd': return put(t, "\\p{Nd}");
     case 'D': return put(t, "\\P{Nd}");
+    case 'u': return four_digits(t, from, code);
     case 'p': return property(t, false);
     case 'P': return property(t, true);
     default: break;
     }
     if ((c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'))
-        return refuse(t, from, "this escape is not known; \\n \\r \\t \\f \\v \\s \\S \\d \\D \\p{..} \\P{..} are");
+        return refuse(t, from,
+                      "this escape is not known; \\n \\r \\t \\f \\v \\uXXXX \\s \\S \\d \\D \\p{..} \\P{..} are");
     *code = (uint32_t)(unsigned char)c;
     return FW_OK;
 }
@@ -90,23 +110,24 @@ static fw_status class_member(translator *t, uint32_t *code) {
         t->at++;
         return escape(t, true, code);
     }
-    if (*t->at == '[') return refuse(t, t->at, "a class inside a class is not known; escape a literal [ as \\[");
     if (t->at[0] == '&' && t->at[1] == '&') return refuse(t, t->at, "intersection of classes is not known");
     t->at += fw_utf8_next(code, t->at);
     return FW_OK;
 }
 
-static fw_status class(translator *t) {
-    const char *from = t->at++;
-    FW_TRY(put(t, "["));
-    if (*t->at == '^') {
-        FW_TRY(put(t, "^"));
-        t->at++;
-    }
+/* What stands between the brackets, up to the closing one. A class inside a class adds its members to it. */
+static fw_status class_members(translator *t, const char *from, int depth) {
     if (*t->at == ']') return refuse(t, from, "a class begins with ]; escape it as \\]");
     while (*t->at != ']') {
         if (*t->at == 0) return refuse(t, from, "this class does not end");
         uint32_t first, last;
+        if (*t->at == '[') {
+            const char *inner = t->at++;
+            if (*t->at == '^' || *t->at == ':' || depth == CLASS_MAX_DEPTH)
+                return refuse(t, inner, "this class inside a class is not known; escape a literal [ as \\[");
+            FW_TRY(class_members(t, inner, depth + 1));
+            continue;
+        }
         FW_TRY(class_member(t, &first));
         if (first == UINT32_MAX) continue;
         FW_TRY(put_literal(t, first));
@@ -120,6 +141,17 @@ static fw_status class(translator *t) {
         FW_TRY(put_literal(t, last));
     }
     t->at++;
+    return FW_OK;
+}
+
+static fw_status class(translator *t) {
+    const char *from = t->at++;
+    FW_TRY(put(t, "["));
+    if (*t->at == '^') {
+        FW_TRY(put(t, "^"));
+        t->at++;
+    }
+    FW_TRY(class_members(t, from, 1));
     return put(t, "]");
 }
 
@@ -186,7 +218,10 @@ fw_status fw_regex_translate(fw_strbuf *out, const char *pattern, const char *wh
         case '{': FW_TRY(braces(&t)); break;
         case '^':
         case '$':
-        case '.': return refuse(&t, t.at, "^ $ and . are not known here");
+        case '.':
+            FW_TRY(put(&t, *t.at == '^' ? LINE_START : *t.at == '$' ? LINE_END : "[^\\n]"));
+            t.at++;
+            break;
         case '|':
         case '*':
         case '+':

@@ -91,6 +91,7 @@ static fw_status read_metaspace(fw_tokenizer *t, const json_t *json, const char 
     fw_pre_step *step = NULL;
     FW_TRY(new_string(t, FW_PRE_METASPACE, replacement, &step, where));
     step->prepend = prepend;
+    if (prepend == FW_PREPEND_FIRST) t->norm.wants_head = true;
     if (!split) return FW_OK;
     FW_TRY(new_string(t, FW_PRE_SPLIT_STRING, replacement, &step, where));
     step->behavior = FW_SPLIT_MERGED_WITH_NEXT;

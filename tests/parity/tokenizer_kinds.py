@@ -36,6 +36,8 @@ O200K = (rf"[^\r\n\p{{L}}\p{{N}}]?{UPPER}*{LOWER}+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|
 DEEPSEEK3 = (r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*"
              r"|\s*[\r\n]+|\s+(?!\S)|\s+")
 CJK = "[一-龥\u3040-ゟ゠-ヿ]+"
+# bytes that UTF-8 never has, spelt as byte level spells them: DeepSeek's first files add them behind the vocabulary
+NEVER = "\u00c0\u00c1" + "".join(chr(c) for c in range(0xF5, 0x100))
 
 BYTES = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
 BYTE_DECODER = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}
@@ -158,6 +160,18 @@ def kinds(base):
             out.append((f"split {behavior}{' inverted' if invert else ''}", "bytes", kind))
         out.append((f"string {behavior}", "bytes", {"pre_tokenizer": sequence(split("e", behavior, i == 2, "String"), split("  ", behavior, False, "String"), BYTES), "decoder": BYTE_DECODER}))
         out.append((f"punctuation {behavior}", "pieces", {"pre_tokenizer": sequence({"type": "Punctuation", "behavior": behavior}, metaspace()), "decoder": metaspace()}))
+    deepseek = [("<｜begin▁of▁sentence｜>", "special normalized"), *((c, "normalized") for c in NEVER), ("<｜User｜>", "normalized"), ("<think>", "normalized")]
+    out.append(("deepseek2", "bytes", {"pre_tokenizer": sequence(split("[\r\n]"), split("\\s?[A-Za-z\u00b5\u00c0-\u024f\u0370-\u03ff\u0400-\u0481\uff21-\uff3a]+"), split(r"\s?[!-/:-~！-／：-～‘-‟\u3000-。]+"), split(r"\s+$"),
+                                                                 split("[一-龥ࠀ-一가-\ud7ff]+"), {"type": "Digits", "individual_digits": True}, BYTES),
+                                       "decoder": BYTE_DECODER, "normalizer": normal(), "added_tokens": added(n["bytes"], *deepseek), "drop": list(NEVER)}))
+    out.append(("bloom", "bytes", {"pre_tokenizer": sequence(split(r" ?[^(\s|[.,!?…。，、।۔،])]+"), BYTES), "decoder": BYTE_DECODER}))
+    out.append(("lines", "bytes", {"pre_tokenizer": sequence(split(r"^\s+|.$|(?i:^the)"), split(r"[a[bc]d]+", "MergedWithNext"), BYTES), "decoder": BYTE_DECODER}))
+    # which piece is the first, where the normaliser has put something before it, joined or taken apart what stands there
+    mark = {"type": "Prepend", "prepend": "▁"}
+    for name, normalizer, before in (("a mark", mark, split("▁", kind="String")), ("more", normal({"type": "Prepend", "prepend": "a b"}, {"type": "Lowercase"}), {"type": "WhitespaceSplit"}),
+                                     ("parts", {"type": "NFD"}, split(r"\p{M}")), ("compatible", normal({"type": "NFKC"}, replace(r"\p{Lu}", "<>", "Regex")), {"type": "Punctuation"}),
+                                     ("longer", replace("th", "e t"), split(" ", "MergedWithPrevious", kind="String")), ("bytes", None, {**BYTES, "use_regex": True, "add_prefix_space": True})):
+        out.append((f"metaspace first behind {name}", "pieces", {"normalizer": normalizer, "pre_tokenizer": sequence(before, metaspace("first", True)), "decoder": PIECE_DECODER}))
     return out
 
 

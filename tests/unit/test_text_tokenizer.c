@@ -378,10 +378,17 @@ static void test_missing_and_broken_files(void **state) {
 
 static void test_regex_translation(void **state) {
     (void)state;
-    static const char *const refused[] = {
-        "^a",   "a$",          ".",       "\\w",  "\\b", "\\h",   "\\R",          "\\1",   "\\x41",   "\\p{Han}",
-        "\\pL", "[[:alpha:]]", "[a&&b]",  "[",    "[]",  "[b-a]", "[a-\\d]",      "(?i)a", "(?<n>a)", "(",
-        ")",    "a{,3}",       "a{1,2}+", "a{x}", "a{1", "\\",    "(?i:\\p{Lu})", "[^",    "\\p{L"};
+    static const char *const refused[] = {"a[^",      "[a[^b]]", "[[[[[[[[[a]]]]]]]]]",
+                                          "[a[b]",    "\\u12g4", "\\ud800",
+                                          "\\w",      "\\b",     "\\h",
+                                          "\\R",      "\\1",     "\\x41",
+                                          "\\p{Han}", "\\pL",    "[[:alpha:]]",
+                                          "[a&&b]",   "[",       "[]",
+                                          "[b-a]",    "[a-\\d]", "(?i)a",
+                                          "(?<n>a)",  "(",       ")",
+                                          "a{,3}",    "a{1,2}+", "a{x}",
+                                          "a{1",      "\\",      "(?i:\\p{Lu})",
+                                          "[^",       "\\p{L"};
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
         fw_strbuf out = {0};
         if (fw_regex_translate(&out, refused[i], "here") != FW_ERR_INPUT) fail_msg("%s should be refused", refused[i]);
@@ -395,7 +402,8 @@ static void test_regex_translation(void **state) {
                                         "x*?y++z?+",
                                         "\\p{^L}\\P{N}\\D\\S",
                                         "(?i:a)\\p{Lu}",
-                                        "\\'\\/\\-"};
+                                        "\\'\\/\\-",
+                                        "^a.$|[a[b-d]\\]]|\\u00b5[\\u3000-\\u3002]"};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         fw_strbuf out = {0};
         if (fw_regex_translate(&out, known[i], "here") != FW_OK) fail_msg("%s: %s", known[i], fw_trail_message());
