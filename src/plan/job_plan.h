@@ -45,5 +45,9 @@ fw_status fw_job_plan_make(fw_job_plan *out, const fw_plan_input *input, const f
 fw_status fw_job_plan_of(fw_job_plan *out, const fw_plan_input *input, const fw_memory_budget *budget,
                          fw_shard_strategy strategy);
 void fw_job_plan_fini(fw_job_plan *plan);
+/* What a rank keeps in files. */
+static inline uint64_t fw_job_plan_file_bytes(const fw_job_plan *p) {
+    return p->layout.bytes.file + p->frozen.bytes.file;
+}
 
 #endif

@@ -85,6 +85,11 @@ fw_memory_budget fw_plan_scenario_budget(const fw_plan_scenario *s) {
 
 /* ---- rows */
 
+/* Of the weights, what waits in memory of the host. */
+static uint64_t weights_on_host(const fw_shard_layout *l, const fw_arena *a) {
+    return l->weights_away && l->block.compute >= 0 ? a->block[l->block.compute].bytes : 0;
+}
+
 static void take_rows(fw_plan_case *c, const fw_job_plan *p, const fw_plan_scenario *s) {
     const fw_shard_bytes *b = &p->layout.bytes, *f = &p->frozen.bytes;
     const fw_arena *a = &p->arena;
@@ -95,12 +100,11 @@ static void take_rows(fw_plan_case *c, const fw_job_plan *p, const fw_plan_scena
     const bool card = s->site.card != NULL;
     c->part[FW_PLAN_OPTIMIZER] = b->state;
     if (p->layout.options.records == FW_SHARD_HOST) c->part[FW_PLAN_OPTIMIZER] += b->record_slots;
-    const bool weights_there = p->layout.weights_away && p->layout.block.compute >= 0;
-    const uint64_t weights = weights_there ? a->block[p->layout.block.compute].bytes : 0;
+    const uint64_t weights = weights_on_host(&p->layout, a) + weights_on_host(&p->frozen, a);
     if (!card) c->part[FW_PLAN_WEIGHTS] += weights;
     if (!card) c->part[FW_PLAN_OPTIMIZER] += p->memory.away_bytes - weights;
     if (card) c->host_bytes = p->memory.away_bytes;
-    c->disk_bytes = b->file;
+    c->disk_bytes = fw_job_plan_file_bytes(p);
     c->part[FW_PLAN_GATHERED] = b->gathered + b->gradient_units + f->gathered;
     if (p->unpacked_block >= 0) c->part[FW_PLAN_GATHERED] += a->block[p->unpacked_block].bytes;
     c->part[FW_PLAN_ACTIVATIONS] = activations[0].bytes + activations[1].bytes;
@@ -112,26 +116,37 @@ static void take_rows(fw_plan_case *c, const fw_job_plan *p, const fw_plan_scena
     c->part[FW_PLAN_HEADROOM] = card ? s->site.headroom_bytes : p->memory.host_bytes - p->memory.away_bytes;
 }
 
+/* Weights that come in for each stay of a bucket; what is trained is renewed once. */
+static fw_status take_weights_away(fw_plan_case *c, const fw_shard_layout *l, const fw_plan_scenario *s) {
+    const fw_shard_options *o = &l->options;
+    fw_shard_schedule schedule;
+    uint64_t read = 0;
+    if (!l->weights_away) return FW_OK;
+    FW_TRY(fw_shard_schedule_init(&schedule, l, FW_SHARD_PASS_TRAIN));
+    for (int32_t i = 0; i < schedule.stay_n; i++) read += (uint64_t)l->bucket[schedule.stay[i].bucket].part_n;
+    fw_shard_schedule_fini(&schedule);
+    const uint64_t renewed = o->training ? (uint64_t)l->share_n : 0;
+    const uint64_t bytes = (read * (uint64_t)s->micro_n + renewed) * fw_dtype_bytes(o->t);
+    *(o->weights == FW_SHARD_FILE ? &c->wire.disk_bytes : &c->wire.host_bytes) += bytes;
+    return FW_OK;
+}
+
 /* What goes to memory of the host and comes back in a step, and to the disk: records both ways, but for those of bucket 0
  * where they are brought in; gradients to where they are used and, updated there, rounded weights. */
-static void take_away(fw_plan_case *c, const fw_job_plan *p, const fw_plan_scenario *s, const fw_shard_stay *stay,
-                      int32_t stay_n) {
+static fw_status take_away(fw_plan_case *c, const fw_job_plan *p, const fw_plan_scenario *s) {
     const fw_shard_layout *l = &p->layout;
     const fw_shard_options *o = &l->options;
-    if (o->records == FW_SHARD_HERE) return;
+    if (o->records == FW_SHARD_HERE) return FW_OK;
     const uint64_t moved = l->record_bytes - l->bucket[0].record.bytes, share = (uint64_t)l->share_n;
     const uint64_t gradients = share * fw_dtype_bytes(o->gradient_t);
     if (o->records == FW_SHARD_FILE) c->wire.disk_bytes = 2 * moved + 2 * gradients * (uint64_t)s->micro_n;
-    if (l->weights_away) { /* for each stay of a bucket, and renewed once */
-        uint64_t read = 0;
-        for (int32_t i = 0; i < stay_n; i++) read += (uint64_t)l->bucket[stay[i].bucket].part_n;
-        const uint64_t bytes = (read * (uint64_t)s->micro_n + share) * fw_dtype_bytes(o->t);
-        *(o->weights == FW_SHARD_FILE ? &c->wire.disk_bytes : &c->wire.host_bytes) += bytes;
-    }
+    FW_TRY(take_weights_away(c, l, s));
+    FW_TRY(take_weights_away(c, &p->frozen, s));
     if (s->site.card == NULL)
         c->wire.host_bytes = 0;
     else
         c->wire.host_bytes += o->update_on_host ? gradients + share * fw_dtype_bytes(o->t) : 2 * moved;
+    return FW_OK;
 }
 
 static fw_status take_wire(fw_plan_case *c, const fw_job_plan *p, const fw_plan_scenario *s) {
@@ -159,9 +174,8 @@ static fw_status take_wire(fw_plan_case *c, const fw_job_plan *p, const fw_plan_
         w->gather_bytes = p->traffic.all_gather_bytes;
         w->gather_n = stay_n * s->micro_n;
     }
-    take_away(c, p, s, schedule.stay, schedule.stay_n);
     fw_shard_schedule_fini(&schedule);
-    return FW_OK;
+    return take_away(c, p, s);
 }
 
 static fw_status plan_case(fw_plan_case *c, const fw_plan_scenario *s, fw_shard_strategy strategy) {

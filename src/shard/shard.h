@@ -84,8 +84,8 @@ typedef struct fw_shard_options {
     int64_t wrap_min_n;
     fw_optimizer optimizer; /* what is kept of each parameter */
     bool records_leave; /* records are elsewhere between updates: weights to compute with are never taken from them */
-    fw_shard_place
-        weights; /* where a share of them is between uses; not HERE needs records elsewhere, and S = 1 or zero3, hsdp */
+    /* Where a share of them is between uses. Not HERE needs S = 1 or zero3, hsdp; and records elsewhere, unless frozen. */
+    fw_shard_place weights;
     fw_shard_place records; /* where they are then; not HERE implies records_leave */
     bool update_on_host;    /* HOST: they are updated there, and not brought to the device. FILE: always so */
     bool apart;             /* memory of the device is not memory of the host */

@@ -86,7 +86,7 @@ static void plan_weights(fw_shard_layout *l, fw_arena *arena) {
                                         bytes_of(l->full_n, FW_F32));
         return;
     }
-    if (fp32 && !l->master_in_record) {
+    if (fp32 && !l->master_in_record && !l->weights_away) {
         l->bytes.master = share;
         l->block.master =
             fw_arena_add(arena, FW_MEMORY_DEVICE,
@@ -249,7 +249,7 @@ static fw_status check_places(const fw_shard_layout *l) {
             "offload_params is for strategies that share out the weights, and %s keeps all of them on every rank; "
             "write --strategy zero3 or hsdp, or leave it out",
             fw_shard_strategy_name(o->strategy));
-    FW_ASSERT(o->records != FW_SHARD_HERE && o->update_on_host);
+    FW_ASSERT(o->frozen || (o->records != FW_SHARD_HERE && o->update_on_host));
     return FW_OK;
 }
 
@@ -259,7 +259,7 @@ fw_status fw_shard_layout_init(fw_shard_layout *l, const fw_param_table *table, 
     if (!options->training) l->options.records = FW_SHARD_HERE;
     if (l->options.records == FW_SHARD_FILE) l->options.update_on_host = true;
     if (l->options.records != FW_SHARD_HERE) l->options.records_leave = true;
-    if (!options->training) l->options.weights = FW_SHARD_HERE;
+    if (!options->training && !options->frozen) l->options.weights = FW_SHARD_HERE;
     FW_ASSERT(options->gradient_t == FW_F32 || options->t == FW_BF16);
     if (options->optimizer == FW_OPTIMIZER_ADAFACTOR && options->apart && options->update_on_host)
         return fw_fail(FW_ERR_OPTION, "adafactor sums rows and columns where the gradients are: with offload_optimizer "

@@ -2,6 +2,7 @@
 #include "base/alloc.h"
 #include "shard/shard_internal.h"
 #include "shard/shard_record.h"
+#include "shard/shard_weights_away.h"
 
 #include <string.h>
 
@@ -43,12 +44,17 @@ static fw_status read_bucket(const fw_shard *s, int32_t b, int64_t first, int64_
     return FW_OK;
 }
 
-/* To a device that cannot reach memory of the host: rounded to bf16 here, where the numbers are, and copied. */
-static fw_status put_rounded(const fw_shard *s, char *data, float *host, int64_t n) {
+/* To bf16, at the start of the same memory. */
+static void round_in_place(float *host, int64_t n) {
     for (int64_t i = 0; i < n; i++) { /* a place is read before it is written over */
         const fw_bf16 rounded = fw_bf16_from_f32(host[i]);
         memcpy((char *)host + (size_t)i * sizeof rounded, &rounded, sizeof rounded);
     }
+}
+
+/* To a device that cannot reach memory of the host: rounded here, where the numbers are, and copied. */
+static fw_status put_rounded(const fw_shard *s, char *data, float *host, int64_t n) {
+    round_in_place(host, n);
     return fw_copy(s->device, data, host, (size_t)n * sizeof(fw_bf16));
 }
 
@@ -79,9 +85,28 @@ typedef struct loading {
     fw_trail trail;
 } loading;
 
+/* Weights that are only read and wait elsewhere: made in memory of the host. */
+static fw_status load_away(fw_shard *s, int32_t b, loading *l) {
+    const fw_bucket *bucket = fw_shard_bucket(s, b);
+    const int64_t own = s->group_rank * bucket->part_n;
+    char *data;
+    if (l->status != FW_OK) return FW_OK;
+    FW_TRY(fw_shard_weights_away_open(s, b, &data));
+    for (int64_t at = 0; at < bucket->part_n && l->status == FW_OK; at += LOAD_CHUNK_N) {
+        const int64_t n = bucket->part_n - at < LOAD_CHUNK_N ? bucket->part_n - at : LOAD_CHUNK_N;
+        l->status = read_bucket(s, b, own + at, n, l->read, l->context, l->host);
+        if (l->status != FW_OK) fw_trail_copy(&l->trail);
+        if (s->layout.options.t == FW_BF16) round_in_place(l->host, n);
+        const size_t size = fw_dtype_bytes(s->layout.options.t);
+        memcpy(data + (size_t)at * size, l->host, (size_t)n * size);
+    }
+    return fw_shard_weights_away_close(s, b, data);
+}
+
 /* A rank that cannot read goes on without reading: the others wait for it where weights are shared. */
 static fw_status load_bucket(fw_shard *s, fw_shard_array array, int32_t b, loading *l) {
     char *record;
+    if (s->layout.weights_away && !s->layout.options.training) return load_away(s, b, l);
     FW_TRY(fw_shard_record_open(s, b, FW_RECORD_UPDATE, &record));
     const part to = part_of(s, array, b, record);
     if (l->status == FW_OK) {
@@ -107,10 +132,13 @@ fw_status fw_shard_load(fw_shard *s, fw_shard_array array, fw_unit_reader read, 
 
 /* ---- packed weights ---- */
 
-static fw_status load_words(const fw_shard *s, int32_t b, fw_word_reader read, void *context, uint16_t *host) {
+static fw_status load_words(fw_shard *s, int32_t b, fw_word_reader read, void *context, uint16_t *host) {
     const fw_bucket *bucket = fw_shard_bucket(s, b);
     const fw_param_table *table = s->layout.table;
     const int64_t own = s->group_rank * bucket->part_n;
+    const bool away = s->layout.weights_away;
+    char *data = fw_shard_compute_part(s, b);
+    if (away) FW_TRY(fw_shard_weights_away_open(s, b, &data));
     for (int64_t at = 0; at < bucket->part_n; at += LOAD_CHUNK_N) {
         const int64_t first = own + at, n = bucket->part_n - at < LOAD_CHUNK_N ? bucket->part_n - at : LOAD_CHUNK_N;
         memset(host, 0, (size_t)n * sizeof *host);
@@ -119,10 +147,12 @@ static fw_status load_words(const fw_shard *s, int32_t b, fw_word_reader read, v
             const int64_t from = first > start ? first : start, to = first + n < end ? first + n : end;
             if (from < to) FW_TRY(read(context, unit, from - start, to - from, host + (from - first)));
         }
-        char *to = fw_shard_compute_part(s, b);
-        FW_TRY(fw_copy(s->device, to + at * (int64_t)sizeof *host, host, (size_t)n * sizeof *host));
+        if (away)
+            memcpy(data + at * (int64_t)sizeof *host, host, (size_t)n * sizeof *host);
+        else
+            FW_TRY(fw_copy(s->device, data + at * (int64_t)sizeof *host, host, (size_t)n * sizeof *host));
     }
-    return FW_OK;
+    return away ? fw_shard_weights_away_close(s, b, data) : FW_OK;
 }
 
 fw_status fw_shard_load_words(fw_shard *s, fw_word_reader read, void *context) {

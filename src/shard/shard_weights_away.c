@@ -12,7 +12,8 @@ void fw_shard_weights_plan_away(fw_shard_layout *l, fw_arena *arena) {
     if (o->weights == FW_SHARD_HOST) {
         const size_t bytes = bytes_of(l->share_n, o->t);
         l->bytes.host += bytes;
-        l->block.compute = fw_arena_add(arena, FW_MEMORY_HOST, "weights, offloaded", bytes);
+        l->block.compute =
+            fw_arena_add(arena, FW_MEMORY_HOST, o->frozen ? "frozen weights, offloaded" : "weights, offloaded", bytes);
         return;
     }
     int64_t largest = 0;
@@ -24,7 +25,8 @@ void fw_shard_weights_plan_away(fw_shard_layout *l, fw_arena *arena) {
     if (!o->apart) return;
     const size_t bytes = STAGES * fw_spill_round(bytes_of(largest, o->t));
     l->bytes.host += bytes;
-    l->block.weight_stage = fw_arena_add(arena, FW_MEMORY_HOST, "weights on their way", bytes);
+    l->block.weight_stage =
+        fw_arena_add(arena, FW_MEMORY_HOST, o->frozen ? "frozen weights on their way" : "weights on their way", bytes);
 }
 
 void fw_shard_weights_away_lay_out(fw_shard *s, const fw_arena *arena) {
@@ -89,17 +91,31 @@ static fw_status rounded(fw_device *device, void *out, fw_dtype t, const float *
     return t == FW_F32 ? fw_copy(device, out, master, bytes_of(n, t)) : fw_cast(device, out, t, master, FW_F32, n);
 }
 
-fw_status fw_shard_weights_away_renew(fw_shard *s, int32_t b, char *record) {
+fw_status fw_shard_weights_away_open(fw_shard *s, int32_t b, char **data) {
+    int stage = 0; /* gcc does not see that it is set where there is no error */
+    *data = NULL;
+    if (s->layout.options.weights == FW_SHARD_HOST) {
+        *data = fw_shard_compute_part(s, b);
+        return FW_OK;
+    }
+    FW_TRY(enter_stage(s, b, &stage));
+    FW_TRY(fw_spill_wait(s->spill, &s->state[b].weight_move));
+    *data = s->weight_stage[stage].data;
+    return FW_OK;
+}
+
+fw_status fw_shard_weights_away_close(fw_shard *s, int32_t b, const char *data) {
     const fw_shard_options *o = &s->layout.options;
     const fw_bucket *bucket = fw_shard_bucket(s, b);
-    fw_bucket_state *state = &s->state[b];
-    const float *master = fw_shard_master_part(s, b, record);
-    fw_device *device = fw_shard_update_device(s);
-    if (o->weights == FW_SHARD_HOST) return rounded(device, fw_shard_compute_part(s, b), o->t, master, bucket->part_n);
-    int stage = 0; /* gcc does not see that it is set where there is no error */
-    FW_TRY(enter_stage(s, b, &stage));
-    FW_TRY(fw_spill_wait(s->spill, &state->weight_move));
-    FW_TRY(rounded(device, s->weight_stage[stage].data, o->t, master, bucket->part_n));
-    return fw_spill_write(s->spill, &state->weight_move, s->weight_stage[stage].data, bucket->weight_away_at,
+    if (o->weights == FW_SHARD_HOST) return FW_OK;
+    return fw_spill_write(s->spill, &s->state[b].weight_move, data, bucket->weight_away_at,
                           bytes_of(bucket->part_n, o->t));
+}
+
+fw_status fw_shard_weights_away_renew(fw_shard *s, int32_t b, char *record) {
+    const float *master = fw_shard_master_part(s, b, record);
+    char *data;
+    FW_TRY(fw_shard_weights_away_open(s, b, &data));
+    FW_TRY(rounded(fw_shard_update_device(s), data, s->layout.options.t, master, fw_shard_bucket(s, b)->part_n));
+    return fw_shard_weights_away_close(s, b, data);
 }

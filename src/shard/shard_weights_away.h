@@ -12,6 +12,9 @@ void fw_shard_weights_away_lay_out(fw_shard *s, const fw_arena *arena);
 /* This rank's part of a bucket, to `own`: in the background where it comes from the file. */
 fw_status fw_shard_weights_away_begin_in(fw_shard *s, int32_t bucket, char *own);
 fw_status fw_shard_weights_away_end_in(fw_shard *s, int32_t bucket, char *own);
+/* Where this rank's part is made, in memory of the host; when it is closed it goes where it is kept. */
+fw_status fw_shard_weights_away_open(fw_shard *s, int32_t bucket, char **data);
+fw_status fw_shard_weights_away_close(fw_shard *s, int32_t bucket, const char *data);
 /* The master in the open record has changed. */
 fw_status fw_shard_weights_away_renew(fw_shard *s, int32_t bucket, char *record);
 

@@ -33,7 +33,7 @@ fw_shard_options fw_units_frozen_options(const fw_shard_options *trained, bool p
     fw_shard_options o = *trained;
     o.training = o.sync_each = false;
     o.gradient_t = FW_F32;
-    o.records = o.weights = FW_SHARD_HERE; /* what is offloaded is what is trained */
+    o.records = FW_SHARD_HERE; /* there is none */
     o.records_leave = o.update_on_host = false;
     o.frozen = true;
     o.packed = packed;

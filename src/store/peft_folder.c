@@ -71,7 +71,7 @@ fw_status fw_peft_name_split(fw_peft_part *part, char module[FW_PEFT_MODULE_BYTE
     } ends[] = {
         {".lora_A.weight", FW_PEFT_A}, {".lora_B.weight", FW_PEFT_B}, {".lora_magnitude_vector", FW_PEFT_MAGNITUDE}};
     const size_t prefix_n = sizeof PREFIX - 1, n = strlen(name);
-    if (strncmp(name, PREFIX, prefix_n) != 0 || n - prefix_n >= FW_PEFT_MODULE_BYTES)
+    if (strncmp(name, PREFIX, prefix_n) != 0 || n == prefix_n || n - prefix_n >= FW_PEFT_MODULE_BYTES)
         return fw_fail(FW_ERR_INPUT, "%s: tensor %.200s is not one that peft writes: names begin with %sMODULE", where,
                        name, PREFIX);
     memcpy(module, name + prefix_n, n - prefix_n + 1);

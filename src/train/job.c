@@ -165,9 +165,10 @@ static fw_status shard_options(fw_plan_input *in, const fw_job *job, const fw_op
     return fw_options_shard_group(&in->shard.group_n, o, world, fw_comm_host_ranks(job->comm));
 }
 
-/* Every rank of this machine has a file of its own in the same folder. */
-static fw_status check_disk(const fw_shard_layout *l, int rank_n) {
-    const uint64_t bytes = l->bytes.file * (uint64_t)rank_n;
+/* Every rank of this machine has files of its own in the same folder. */
+static fw_status check_disk(const fw_job_plan *p, int rank_n) {
+    const fw_shard_layout *l = &p->layout;
+    const uint64_t bytes = fw_job_plan_file_bytes(p) * (uint64_t)rank_n;
     uint64_t free_bytes;
     if (bytes == 0) return FW_OK;
     fw_status status = fw_dir_make(l->options.folder);
@@ -211,7 +212,7 @@ static fw_status make_plan(fw_job *job, const fw_options *o, const fw_activation
                                .on_gpu = on_gpu,
                                .gpu_bytes = (uint64_t)-negative[1]};
     FW_TRY(fw_job_plan_make(&job->plan, &in, &budget));
-    return check_disk(&job->plan.layout, budget.ranks);
+    return check_disk(&job->plan, budget.ranks);
 }
 
 /* Where offloaded state went, and whether that is what was meant. */
@@ -221,8 +222,8 @@ static void tell_places(const fw_job *job) {
     char size[FW_PLAN_SIZE_BYTES];
     if (fw_comm_rank(job->comm) != 0) return;
     if (file.way != NULL)
-        fw_log_info("offloaded: %s a rank in %s, by %s", fw_plan_size(size, l->bytes.file), l->options.folder,
-                    file.way);
+        fw_log_info("offloaded: %s a rank in %s, by %s", fw_plan_size(size, fw_job_plan_file_bytes(&job->plan)),
+                    l->options.folder, file.way);
     if (l->options.records != FW_SHARD_HERE && l->bucket_n == 1)
         fw_log_warning("all of the model is one unit (wrap model), whose optimizer state stays: nothing is offloaded");
     else if (l->options.records == FW_SHARD_HOST && !l->options.apart)

@@ -112,7 +112,7 @@ static void test_resume(void **state) {
     }
 }
 
-/* The state of an adapter lies elsewhere as that of a model does; frozen weights stay. */
+/* The state of an adapter lies elsewhere as that of a model does, and so do the weights beside it that are frozen. */
 static void test_adapter(void **state) {
     (void)state;
     train("adapter", "--num_processes 2 --strategy zero3 --use_peft true --learning_rate 1e-2");

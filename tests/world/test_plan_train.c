@@ -123,8 +123,33 @@ static void test_adapters(void **state) {
         }
 }
 
+/* Every other lever under every strategy in worlds of 1 to 4: what optimizers keep, and where it is kept; in turn. */
+static void test_levers(void **state) {
+    (void)state;
+    static const char *const optimizers[] = {"adamw_8bit", "paged_adamw_8bit", "lamb", "lion", "adafactor",
+                                             "sgd",        "lion_8bit"};
+    static const char *const places[] = {"--offload_optimizer nvme", "--offload_optimizer cpu --optim adamw_8bit",
+                                         "--optim paged_adamw_32bit", "--offload_optimizer nvme --optim adafactor",
+                                         "--offload_optimizer nvme --use_peft --load_in_4bit"};
+    static const char *const shares[] = {
+        "--offload_optimizer nvme --offload_params nvme --use_peft --lora_r 4 --load_in_4bit",
+        "--offload_optimizer cpu --offload_params cpu --optim lion --prefetch 2",
+        "--offload_optimizer nvme --offload_params cpu --use_peft --lora_r 4",
+        "--offload_optimizer cpu --offload_params nvme --wrap model --use_peft --lora_r 4 --use_dora"};
+    int turn = 0;
+    for (int world = 1; world <= 4; world++)
+        for (size_t i = 0; i < sizeof strategies / sizeof *strategies; i++, turn++) {
+            char words[128];
+            const bool shared = strcmp(strategies[i], "zero3") == 0 || strcmp(strategies[i], "hsdp") == 0;
+            snprintf(words, sizeof words, "--optim %s", optimizers[turn % 7]);
+            compare(world, strategies[i], turn % RECOMPUTE_N, 2, "auto", words);
+            compare(world, strategies[i], turn % RECOMPUTE_N, 1, "auto", places[turn % 5]);
+            if (shared || world == 1) compare(world, strategies[i], turn % RECOMPUTE_N, 2, "auto", shares[turn % 4]);
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_way), cmocka_unit_test(test_every_world),
-                                       cmocka_unit_test(test_adapters)};
+                                       cmocka_unit_test(test_adapters), cmocka_unit_test(test_levers)};
     return cmocka_run_group_tests(tests, fw_test_run_setup, fw_test_run_teardown);
 }
