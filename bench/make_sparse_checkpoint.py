@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""A checkpoint of zeros of any size that takes no space: its files are holes, its checksums are those of zeros. For seeing what
-`finewire ckpt` takes of memory and time on a model that does not fit here.
+"""A checkpoint of any size that takes next to no space: its files are holes, but for a mark in the first and the last block of
+every tensor. For seeing what `finewire ckpt` takes of memory and time on a model that does not fit here, and that what it
+writes stands where it should.
 
     make_sparse_checkpoint.py 70b|8b|1b OUT/step-00000001 [RANKS]
 
@@ -8,12 +9,14 @@ Every rank has whole tensors, so each has one file; docs/checkpoint-format.md sa
 import json
 import os
 import pathlib
+import struct
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests" / "checkpoint"))
-from read_checkpoint import xxh64  # noqa: E402
+from read_checkpoint import xxh64, xxh64_rounds  # noqa: E402
 
 BLOCK = 1 << 20
+MARK_N = 8  # values; 32 bytes are one round of the checksum
 SIZES = {"70b": (8192, 64, 8, 28672, 80, 128256), "8b": (4096, 32, 8, 14336, 32, 128256), "1b": (2048, 32, 8, 8192, 16, 128256)}
 known = {}
 
@@ -24,15 +27,43 @@ def zeros(n):
     return known[n]
 
 
-def main():
-    hidden, heads, kv, ffn, layers, vocab = SIZES[sys.argv[1]]
-    folder, ranks = pathlib.Path(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else 16
+def zeros_but_last(n, text):
+    if (n, "lanes") not in known:
+        known[n, "lanes"] = xxh64_rounds(bytes(n - len(text)))
+    return xxh64(text, known[n, "lanes"], n - len(text))
+
+
+def mark(i, last):
+    """The values at the end of the first (or of the last) block of tensor i, each the same in bf16 and fp32."""
+    return [i % 100 + 1, i // 100 + 1, 2 if last else 1, 0.5, -1, -i % 7, 192, 1]
+
+
+def marks(i, size):
+    """[(where in a tensor of so many bytes, the mark's bytes, the block's size)]; one where there is one block."""
+    begins = sorted({0, (size - 1) // BLOCK * BLOCK})
+    blocks = [(begin, min(BLOCK, size - begin)) for begin in begins]
+    return [(begin + n - 4 * MARK_N, struct.pack(f"<{MARK_N}f", *mark(i, begin > 0)), n) for begin, n in blocks]
+
+
+def shapes_of(size):
+    hidden, heads, kv, ffn, layers, vocab = SIZES[size]
     head = hidden // heads
     block = {"self_attn.q_proj": (hidden, hidden), "self_attn.k_proj": (kv * head, hidden), "self_attn.v_proj": (kv * head, hidden),
              "self_attn.o_proj": (hidden, hidden), "mlp.gate_proj": (ffn, hidden), "mlp.up_proj": (ffn, hidden),
              "mlp.down_proj": (hidden, ffn), "input_layernorm": (hidden,), "post_attention_layernorm": (hidden,)}
     shapes = {"model.embed_tokens.weight": (vocab, hidden), "model.norm.weight": (hidden,), "lm_head.weight": (vocab, hidden)}
-    shapes |= {f"model.layers.{i}.{name}.weight": shape for i in range(layers) for name, shape in block.items()}
+    return shapes | {f"model.layers.{i}.{name}.weight": shape for i in range(layers) for name, shape in block.items()}
+
+
+def arrays_of(name):
+    return name, f"optimizer.state.{name}.exp_avg", f"optimizer.state.{name}.exp_avg_sq"
+
+
+def main():
+    hidden, heads, kv, ffn, layers, vocab = SIZES[sys.argv[1]]
+    folder, ranks = pathlib.Path(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else 16
+    head, shapes = hidden // heads, shapes_of(sys.argv[1])
+    number = {full: i for i, full in enumerate(full for name in shapes for full in arrays_of(name))}
     folder.mkdir(parents=True)
     config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": hidden, "num_attention_heads": heads,
               "num_key_value_heads": kv, "head_dim": head, "intermediate_size": ffn, "num_hidden_layers": layers,
@@ -43,7 +74,7 @@ def main():
     files, tensors = {"config.json": {"bytes": len(text), "xxh64": xxh64(text)}}, {}
     parts = [[] for _ in range(ranks)]
     for i, (name, shape) in enumerate(shapes.items()):
-        for full in (name, f"optimizer.state.{name}.exp_avg", f"optimizer.state.{name}.exp_avg_sq"):
+        for full in arrays_of(name):
             parts[i % ranks].append((full, shape))
     for rank, part in enumerate(parts):
         header, at, name = {}, 0, f"shard-{rank + 1:05d}-model-00001-of-00001.safetensors"
@@ -59,13 +90,19 @@ def main():
         with open(folder / name, "wb") as file:
             file.write(head_text)
             os.ftruncate(file.fileno(), len(head_text) + at)
+            for tensor, shape in part:
+                begin, end = header[tensor]["data_offsets"]
+                for where, text, _ in marks(number[tensor], end - begin):
+                    os.pwrite(file.fileno(), text, len(head_text) + begin + where)
         files[name] = {"bytes": len(head_text) + at, "header_bytes": len(head_text), "header_xxh64": xxh64(head_text)}
         for tensor, shape in part:
             begin, end = header[tensor]["data_offsets"]
-            hashes = zeros(BLOCK) * ((end - begin) // BLOCK) + (zeros((end - begin) % BLOCK) if (end - begin) % BLOCK else "")
+            hashes = [zeros(BLOCK)] * -(-(end - begin) // BLOCK)
+            for where, text, size in marks(number[tensor], end - begin):
+                hashes[where // BLOCK] = zeros_but_last(size, text)
             tensors[tensor] = {"dtype": "F32", "shape": shape, "pieces": [
                 {"file": name, "offsets": [0] * len(shape), "shape": shape, "start": len(head_text) + begin,
-                 "bytes": end - begin, "xxh64": hashes}]}
+                 "bytes": end - begin, "xxh64": "".join(hashes)}]}
     n = sum(a * (b[0] if b else 1) for a, *b in shapes.values())
     manifest = {"format": "finewire-checkpoint", "format_version": 3, "finewire_version": "0.1.0", "saved_at": "2026-01-01T00:00:00Z",
                 "step": 1, "optimizer_step": 1, "epoch": 0.0, "epoch_i": 0, "position": 0, "seed": "0" * 16, "data_seed": "0" * 16,

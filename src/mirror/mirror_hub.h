@@ -3,6 +3,7 @@
  *
  *   step-00000050/...     a checkpoint, each in a folder of the repository
  *   newest/newest.json    which of them is the newest complete one
+ *   newest/run.json       whose they are
  *   config.json, ...      the model, at the top: the repository can be loaded by its name */
 #ifndef FW_MIRROR_MIRROR_HUB_H
 #define FW_MIRROR_MIRROR_HUB_H

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -34,6 +35,8 @@ typedef struct running {
     char line[LINE_BYTES]; /* the last that is not empty */
     size_t line_bytes;
     bool line_ended;
+    enum { NO_ESCAPE, ESCAPE, ESCAPE_PARAMETERS } escape; /* colours of a terminal are not part of a message */
+    char error[LINE_BYTES];                               /* the last that says so: advice may follow it */
 } running;
 
 static void close_fd(int *fd) {
@@ -91,17 +94,37 @@ done:
     return status;
 }
 
+/* Is the character part of "ESC [ parameters letter"? */
+static bool is_escape(running *r, char c) {
+    if (r->escape == NO_ESCAPE && c != '\033') return false;
+    if (r->escape == NO_ESCAPE)
+        r->escape = ESCAPE;
+    else if (r->escape == ESCAPE && c == '[')
+        r->escape = ESCAPE_PARAMETERS;
+    else if (r->escape == ESCAPE || (c >= '@' && c <= '~'))
+        r->escape = NO_ESCAPE;
+    return true;
+}
+
+static void note_error(running *r) {
+    r->line[r->line_bytes] = 0;
+    if (strncasecmp(r->line, "error", 5) == 0) strcpy(r->error, r->line);
+}
+
 static void keep_line(running *r, const char *text, size_t bytes) {
     for (size_t i = 0; i < bytes; i++) {
         if (text[i] == '\n' || text[i] == '\r') {
+            if (!r->line_ended) note_error(r);
             r->line_ended = true;
+            r->escape = NO_ESCAPE;
             continue;
         }
+        if (is_escape(r, text[i])) continue;
         if (r->line_ended) r->line_bytes = 0;
         r->line_ended = false;
         if (r->line_bytes + 1 < LINE_BYTES) r->line[r->line_bytes++] = text[i];
     }
-    r->line[r->line_bytes] = 0;
+    if (!r->line_ended) note_error(r);
 }
 
 /* What it has written until now. The log is for people: where it cannot be written, copying goes on. */
@@ -165,15 +188,15 @@ bool fw_mirror_can_run(const char *program) {
 }
 
 static fw_status judge(const running *r, int state, const char *command) {
-    const char *colon = r->line_bytes > 0 ? ": " : "";
+    const char *said = r->error[0] != 0 ? r->error : r->line, *colon = said[0] != 0 ? ": " : "";
     if (WIFEXITED(state) && WEXITSTATUS(state) == 0) return FW_OK;
     if (WIFSIGNALED(state))
-        return fw_fail(FW_ERR_IO, "%s was ended by signal %d%s%s", command, WTERMSIG(state), colon, r->line);
+        return fw_fail(FW_ERR_IO, "%s was ended by signal %d%s%s", command, WTERMSIG(state), colon, said);
     const int code = WEXITSTATUS(state); /* the guard's, where it could not start the command */
     if ((code == 126 || code == 127) && !fw_mirror_can_run(command))
         return fw_fail(FW_ERR_IO, "cannot start %s: there is no such program%s, or it may not be run", command,
                        strchr(command, '/') == NULL ? " in PATH" : "");
-    return fw_fail(FW_ERR_IO, "%s ended with exit code %d%s%s", command, code, colon, r->line);
+    return fw_fail(FW_ERR_IO, "%s ended with exit code %d%s%s", command, code, colon, said);
 }
 
 fw_status fw_mirror_run(char *const *argv, const char *log_path, fw_mirror_work *work) {

@@ -23,20 +23,26 @@ def mix(lane, word):
     return rotate((lane + word * P2) & MASK, 31) * P1 & MASK
 
 
-def xxh64(data):
+def xxh64_rounds(data, lanes=((P1 + P2) & MASK, P2, 0, -P1 & MASK)):
+    """The four lanes after whole rounds of 32 bytes."""
+    words = memoryview(data).cast("Q")
+    for at in range(0, len(words), 4):
+        lanes = [mix(lane, words[at + i]) for i, lane in enumerate(lanes)]
+    return lanes
+
+
+def xxh64(data, lanes=None, before=0):
+    """lanes, before: go on after so many bytes, which were hashed in whole rounds."""
     words = memoryview(data)[:len(data) // 8 * 8].cast("Q")
-    at = 0
-    if len(data) >= 32:
-        lanes = [(P1 + P2) & MASK, P2, 0, -P1 & MASK]
-        for at in range(0, len(words) // 4 * 4, 4):
-            lanes = [mix(lane, words[at + i]) for i, lane in enumerate(lanes)]
-        at = len(words) // 4 * 4
+    at = len(data) // 32 * 4
+    if before + len(data) >= 32:
+        lanes = xxh64_rounds(memoryview(data)[:at * 8], lanes) if lanes else xxh64_rounds(memoryview(data)[:at * 8])
         value = sum(rotate(lane, n) for lane, n in zip(lanes, (1, 7, 12, 18))) & MASK
         for lane in lanes:
             value = ((value ^ mix(0, lane)) * P1 + P4) & MASK
     else:
         value = P5
-    value = (value + len(data)) & MASK
+    value = (value + before + len(data)) & MASK
     for word in words[at:]:
         value = (rotate(value ^ mix(0, word), 27) * P1 + P4) & MASK
     rest = bytes(data[len(words) * 8:])

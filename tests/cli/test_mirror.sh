@@ -122,9 +122,9 @@ echo "$@" >>"$HUB.calls"
 if [ -e "$HUB.busy" ]; then rm "$HUB.busy"; echo "429 Client Error: Too Many Requests" >&2; exit 1; fi
 [ "$2" = user/repository ]
 case $1 in
-  upload) [ "$5 $6 $7" = "--revision main --private" ]; mkdir -p "$HUB/$4"; cp -r "$3/." "$HUB/$4/" ;;
+  upload) [ "$5 $6 $7 $9" = "--revision main --delete --private" ]; mkdir -p "$HUB/$4"; cp -r "$3/." "$HUB/$4/" ;;
   download) [ "$3 $4 $5 $7" = "--revision main --include --local-dir" ]; mkdir -p "$8/.cache"
-    to=$(realpath "$8"); cd "$HUB"
+    to=$(realpath "$8"); mkdir -p "$HUB"; cd "$HUB"; shopt -s nullglob
     for file in $6; do mkdir -p "$to/$(dirname "$file")"; cp "$file" "$to/$file"; done ;;
 esac
 STANDIN

@@ -135,6 +135,11 @@ static void test_exit_codes(void **state) {
     assert_int_equal(run("test \"$1\" = 'a  b'", "a  b", &work), FW_OK);
     assert_int_equal(run("! read x", "", &work), FW_OK); /* nothing to read, and no waiting for it */
     expect(run("echo one; echo two >&2; exit 7", "", &work), FW_ERR_IO, "sh ended with exit code 7: two");
+    expect(run("printf '\\033[1m\\033[31mError: full\\033[0m\\n\\nmore\\n\\033[90mHint: none\\033[0m\\n'; exit 1", "",
+               &work),
+           FW_ERR_IO, "exit code 1: Error: full");
+    assert_null(strchr(fw_trail_message(), '\033'));
+    expect(run("printf 'error: no end\\033['; exit 1", "", &work), FW_ERR_IO, "exit code 1: error: no end");
     expect(run("kill -s KILL $$", "", &work), FW_ERR_IO, "exit code 137");
     expect(fw_mirror_run((char *const *)(uintptr_t)missing, NULL, &work), FW_ERR_IO, "there is no such program");
     fw_strbuf log = {0};
