@@ -129,12 +129,16 @@ static fw_status put_row(shower *s, const fw_conversation *c) {
     if (n > s->o->max_length)
         FW_TRY(fw_strbuf_printf(&s->text, "; longer than max_length %lld (%s)", (long long)s->o->max_length,
                                 fw_truncation_mode_words[s->o->truncation_mode]));
-    for (int i = 0, first = 1; i < FW_CHAT_LEFT_N; i++) {
+    for (int i = 0, before = -1; i < FW_CHAT_LEFT_N; i++) {
         char words[FW_CHAT_LEFT_OUT_BYTES];
         if (s->tokens.left_out_n[i] == 0) continue;
         fw_chat_left_out_words(words, (fw_chat_left_out)i, s->tokens.left_out_n[i]);
-        FW_TRY(fw_strbuf_printf(&s->text, "%s%s", first ? "; the chat template leaves out " : ", ", words));
-        first = 0;
+        const char *verb = fw_chat_left_out_verb((fw_chat_left_out)i);
+        if (before >= 0 && strcmp(verb, fw_chat_left_out_verb((fw_chat_left_out)before)) == 0)
+            FW_TRY(fw_strbuf_printf(&s->text, ", %s", words));
+        else
+            FW_TRY(fw_strbuf_printf(&s->text, "; the chat template %s %s", verb, words));
+        before = i;
     }
     FW_TRY(fw_strbuf_putc(&s->text, '\n'));
     return s->o->tokens ? put_tokens(s) : put_text(s);

@@ -71,7 +71,8 @@ static fw_status put_counts(fw_strbuf *text, const parts *p, const fw_options *o
     for (int i = 0, first = 1; i < FW_CHAT_LEFT_N; i++) {
         char words[FW_CHAT_LEFT_OUT_BYTES];
         if (s->left_out_n[i] == 0) continue;
-        FW_TRY(fw_strbuf_printf(text, "%-10s%s%s\n", first ? "template" : "", "leaves out ",
+        FW_TRY(fw_strbuf_printf(text, "%-10s%s %s\n", first ? "template" : "",
+                                fw_chat_left_out_verb((fw_chat_left_out)i),
                                 fw_chat_left_out_words(words, (fw_chat_left_out)i, s->left_out_n[i])));
         first = 0;
     }

@@ -50,7 +50,7 @@ static void show_data(const fw_train_summary *s, int rank) {
     for (int i = 0; i < FW_CHAT_LEFT_N; i++) {
         char words[FW_CHAT_LEFT_OUT_BYTES];
         if (stats->left_out_n[i] > 0)
-            fw_log_warning("the chat template leaves out %s%s",
+            fw_log_warning("the chat template %s %s%s", fw_chat_left_out_verb((fw_chat_left_out)i),
                            fw_chat_left_out_words(words, (fw_chat_left_out)i, stats->left_out_n[i]),
                            fw_chat_left_out_hint((fw_chat_left_out)i));
     }

@@ -89,8 +89,11 @@ typedef enum fw_chat_left_out {
     FW_CHAT_LEFT_CALLS,     /* messages of whose tool calls it writes none, or not all */
     FW_CHAT_LEFT_TOOLS,     /* conversations whose tools it leaves out */
     FW_CHAT_LEFT_DOCUMENTS, /* conversations whose documents it leaves out */
+    FW_CHAT_LEFT_CONTENT,   /* messages without content, which it refuses so: it was given another (chat_render.c) */
     FW_CHAT_LEFT_N
 } fw_chat_left_out;
+/* "leaves out" or "refuses". */
+const char *fw_chat_left_out_verb(fw_chat_left_out what);
 /* "tool_calls_left_out", ...: a key for programs. */
 const char *fw_chat_left_out_key(fw_chat_left_out what);
 /* "the tool calls of 2 messages", ...; and what to do about it, or "". Returns text. */

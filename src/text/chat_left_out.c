@@ -20,7 +20,13 @@ static const struct {
                             ": is the model made for tools?"},
     [FW_CHAT_LEFT_DOCUMENTS] = {"documents_left_out", "the documents of %lld conversation",
                                 "the documents of %lld conversations", ": is the model made for documents?"},
+    [FW_CHAT_LEFT_CONTENT] = {"content_refused", "the missing content of %lld message, and gets \"\" or none",
+                              "the missing content of %lld messages, and gets \"\" or none", ""},
 };
+
+const char *fw_chat_left_out_verb(fw_chat_left_out what) {
+    return what == FW_CHAT_LEFT_CONTENT ? "refuses" : "leaves out";
+}
 
 const char *fw_chat_left_out_key(fw_chat_left_out what) { return kinds[what].key; }
 const char *fw_chat_left_out_hint(fw_chat_left_out what) { return kinds[what].hint; }

@@ -89,9 +89,11 @@ say "{% for i in range(100000) %}{% for k in range(100000) %}{% endfor %}{% endf
 train 3 "chat_template.jinja:1: the template needs more than 64 MiB of memory"
 yes "$(cat data.jsonl)" | head -n 30 >many.jsonl
 expect 3 "the chat template comes to its limits on each of the first 20 rows: many.jsonl:20" data stats many.jsonl --model model
-say "{% for m in messages %}{{ m.role + m.content }}{% endfor %}"
+say "{% for m in messages %}{{ m.role + m.content }}{{ m.tool_calls | tojson if m.tool_calls }}{% endfor %}"
 printf '{"messages": [%s, {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": {}}}]}]}\n' "$user" >bare.jsonl
-expect 3 'messages[1] has no content: if the template needs one, write "content": ""' data check bare.jsonl --model model
+expect 0 'template  refuses the missing content of 1 message, and gets "" or none' data check bare.jsonl --model model
+expect 0 '"content_refused": 1' data stats bare.jsonl --model model --json
+expect 0 'to learn; the chat template refuses the missing content of 1 message' data show bare.jsonl --model model
 say "{{ raise_exception('only poems') }}"
 train 3 "the chat template refuses this conversation: only poems"
 say "{% for m in messages %}"

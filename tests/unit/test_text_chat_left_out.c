@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include <stdio.h>
 #include <string.h>
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
@@ -18,9 +19,9 @@
 #define USER(text) "{'role': 'user', 'content': '" text "'}"
 #define SAY(text) "{'role': 'assistant', 'content': '" text "'}"
 
-/* Which counts are not 0, as letters: r(easoning) m(essage) p(art) c(alls) t(ools) d(ocuments). */
+/* Which counts are not 0, as letters: r(easoning) m(essage) p(art) c(alls) t(ools) d(ocuments) n(o content). */
 static void expect_left_out(const char *jinja, const char *conversation, const char *expected) {
-    static const char letters[] = "rmpctd";
+    static const char letters[] = "rmpctdn";
     char found[FW_CHAT_LEFT_N + 1] = "";
     fw_chat_template chat;
     fw_lab_chat talk;
@@ -77,6 +78,70 @@ static void test_counts(void **state) {
     for (size_t i = 0; i < COUNT(cases); i++) expect_left_out(cases[i].jinja, cases[i].conversation, cases[i].left_out);
 }
 
+/* Calls in the form that a template takes: equal texts, however the file has them. */
+static void expect_form(const char *jinja, const char *message, const char *expected, size_t refused_n) {
+    fw_chat_template chat;
+    fw_lab_chat talk;
+    char conversation[512];
+    snprintf(conversation, sizeof conversation, "[" USER("q") ", {'role': 'assistant', %s}]", message);
+    fw_lab_chat_init(&talk, conversation);
+    if (fw_chat_template_parse(&chat, jinja, "test") != FW_OK) fail_msg("%s", fw_trail_message());
+    const fw_status status = fw_chat_render(&talk.rendering, &chat, &talk.c, 0);
+    if (expected == NULL) {
+        assert_int_equal(status, FW_ERR_INPUT);
+    } else if (status != FW_OK || talk.rendering.text_bytes != strlen(expected) ||
+               memcmp(talk.rendering.text, expected, strlen(expected)) != 0) {
+        fail_msg("%s of %s: \"%.*s\" (%s), not \"%s\"", jinja, message, (int)talk.rendering.text_bytes,
+                 talk.rendering.text, status == FW_OK ? "" : fw_trail_message(), expected);
+    } else {
+        assert_int_equal(talk.rendering.left_out_n[FW_CHAT_LEFT_CONTENT], refused_n);
+    }
+    fw_lab_chat_fini(&talk);
+    fw_chat_template_fini(&chat);
+}
+
+static void test_forms(void **state) {
+    (void)state;
+#define CALLS "'tool_calls': [{'type': 'function', 'function': {'name': 'f', 'arguments': {'x': [1.0, true]}}}]"
+#define CALL_BY(call) "{% for c in m.tool_calls %}" call "{% endfor %}"
+    static const char plain[] = "{% for m in messages if m.role != 'user' %}{{ m.content }}|" CALL_BY(
+        "{{ c.function.arguments | tojson }}") "{% endfor %}",
+                      adds[] = "{% for m in messages %}{% if m.role != 'user' %}{{ m.content + '|' }}" CALL_BY(
+                          "{{ c.function.arguments | tojson }}") "{% endif %}{% endfor %}",
+                      tests[] = "{% for m in messages %}{% if m.role != 'user' %}{% if m.content is none %}" CALL_BY(
+                          "{{ c.function.name + c.function.arguments }}") "{% else %}{{ m.content + '|' }}{% endif %}"
+                                                                          "{% endif %}{% endfor %}",
+                      prints[] = "{% for m in messages if m.role != 'user' %}" CALL_BY(
+                          "{{ c.function.arguments }}") "{% endfor %}",
+                      joins[] = "{% for m in messages if m.role != 'user' %}" CALL_BY(
+                          "{{ c.function.arguments ~ '' }}") "{% endfor %}",
+                      items[] = "{% for m in messages if m.role != 'user' %}" CALL_BY(
+                          "{% for k, v in c.function.arguments.items() %}{{ k }}={{ v }}{% endfor %}") "{% endfor %}",
+                      never[] = "{{ raise_exception('no') if messages[-1].role == 'assistant' }}";
+    static const char json[] = "{\"x\": [1.0, true]}";
+    static const struct {
+        const char *jinja, *message, *expected;
+        size_t refused_n;
+    } cases[] = {
+        {plain, CALLS, "|{\"x\": [1.0, true]}", 0},
+        {plain, "'content': null, " CALLS, "|{\"x\": [1.0, true]}", 0},
+        {adds, "'content': null, " CALLS, "|{\"x\": [1.0, true]}", 1},
+        {adds, CALLS, "|{\"x\": [1.0, true]}", 1},
+        {adds, "'content': '', " CALLS, "|{\"x\": [1.0, true]}", 0},
+        {adds, "'reasoning_content': 'w'", "|", 1},
+        {tests, "'content': null, " CALLS, "f{\"x\": [1.0, true]}", 1},
+        {tests, "'content': '', " CALLS, "f{\"x\": [1.0, true]}", 1},
+        {tests, "'content': 'I look', " CALLS, "I look|", 0},
+        {tests, "'content': ''", "|", 0},
+        {prints, CALLS, json, 0},
+        {joins, CALLS, json, 0},
+        {items, CALLS, "x=[1.0, True]", 0}, /* what is inside them stays as Python has it */
+        {never, CALLS, NULL, 0},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++)
+        expect_form(cases[i].jinja, cases[i].message, cases[i].expected, cases[i].refused_n);
+}
+
 static fw_status encode(const char *conversation, unsigned flags, fw_lab_chat *chat) {
     fw_text_lab lab;
     fw_text_lab_init_family(&lab, "chatml");
@@ -118,7 +183,8 @@ static void test_words(void **state) {
     char text[FW_CHAT_LEFT_OUT_BYTES];
     for (int i = 0; i < FW_CHAT_LEFT_N; i++) {
         assert_non_null(strstr(fw_chat_left_out_words(text, (fw_chat_left_out)i, INT64_MAX), "9223372036854775807"));
-        assert_non_null(strstr(fw_chat_left_out_key((fw_chat_left_out)i), "left_out"));
+        const bool refuses = strcmp(fw_chat_left_out_verb((fw_chat_left_out)i), "refuses") == 0;
+        assert_non_null(strstr(fw_chat_left_out_key((fw_chat_left_out)i), refuses ? "refused" : "left_out"));
         assert_non_null(fw_chat_left_out_hint((fw_chat_left_out)i));
     }
     assert_string_equal(fw_chat_left_out_words(text, FW_CHAT_LEFT_CALLS, 1), "tool calls of 1 message");
@@ -128,6 +194,7 @@ static void test_words(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_counts),
+        cmocka_unit_test(test_forms),
         cmocka_unit_test(test_empty_answers),
         cmocka_unit_test(test_words),
     };

@@ -15,6 +15,14 @@
 #include <jansson.h>
 #include <time.h>
 
+/* How assistant messages are shown, where it is not as transformers shows them: without a content that is null or missing,
+ * with the arguments of calls as objects. */
+enum {
+    FW_JINJA_CONTENT_EMPTY = 1,  /* a missing content is an empty text */
+    FW_JINJA_CONTENT_NONE = 2,   /* a missing content is none, and so is an empty one beside calls */
+    FW_JINJA_ARGUMENTS_TEXT = 4, /* arguments are texts of JSON */
+};
+
 /* What a rendering gets. The JSON is borrowed. Missing or null: undefined for the variables, none for tools and
  * documents. */
 typedef struct fw_jinja_input {
@@ -23,7 +31,8 @@ typedef struct fw_jinja_input {
     const json_t *variables[2]; /* objects; of a name that both have the second's value counts */
     const json_t *special;      /* an object of special tokens: they are the template's own text */
     bool add_generation_prompt;
-    time_t now; /* for strftime_now */
+    unsigned forms; /* FW_JINJA_... below */
+    time_t now;     /* for strftime_now */
 } fw_jinja_input;
 
 /* The result lies in *memory: valid until that is cleared. */
@@ -32,6 +41,7 @@ typedef struct fw_jinja_output {
     size_t bytes;
     const fw_jinja_origin *origin; /* of each byte, or NULL: all have `uniform` */
     fw_jinja_origin uniform;
+    bool prints_python; /* arguments that are an object, or a content that is none, were written as Python does */
 } fw_jinja_output;
 
 /* Clears and fills *memory, whose limit is set here. Errors: FW_ERR_INPUT ("where:line: ..."), FW_ERR_NOMEM. */

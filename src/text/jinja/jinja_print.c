@@ -126,6 +126,8 @@ fw_status fw_jinja_put_str(fw_jinja *j, fw_jinja_builder *b, const fw_jinja_valu
         return fw_jinja_put_text(b, v);
     }
     if (v->kind == FW_JINJA_UNDEFINED || v->kind == FW_JINJA_ABSENT) return FW_OK;
+    if (v->kind == FW_JINJA_DICT) j->prints_python |= v->dict->is_arguments;
+    if (v->kind == FW_JINJA_NONE) j->prints_python |= fw_jinja_origin_field(v->origin) == FW_CHAT_CONTENT;
     return repr_at(j, b, v, 0);
 }
 

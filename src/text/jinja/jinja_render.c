@@ -18,6 +18,8 @@ typedef struct source {
 
 typedef struct loader {
     fw_jinja_memory *memory;
+    fw_jinja *j;
+    unsigned forms;
     size_t bytes; /* of all texts: what limits are measured by */
 } loader;
 
@@ -59,6 +61,17 @@ static source inside(source from, const char *key) {
     return from;
 }
 
+/* Arguments of a call: an object that knows that it is one, or its JSON as `| tojson` writes it. */
+static fw_status finish_arguments(loader *l, fw_jinja_value *v) {
+    static const fw_jinja_json_style style = {0};
+    if (v->kind != FW_JINJA_DICT) return FW_OK;
+    v->dict->is_arguments = true;
+    if (!(l->forms & FW_JINJA_ARGUMENTS_TEXT)) return FW_OK;
+    fw_jinja_builder b = {.memory = l->memory, .uniform = v->origin};
+    FW_TRY(fw_jinja_put_json(l->j, &b, v, &style));
+    return fw_jinja_builder_finish(&b, v);
+}
+
 static fw_status load_object(loader *l, const json_t *json, source from, fw_jinja_value *out, int depth) {
     fw_jinja_dict *dict;
     const char *key;
@@ -73,6 +86,7 @@ static fw_status load_object(loader *l, const json_t *json, source from, fw_jinj
         FW_TRY(load_text(l, key, key_bytes, plain, &name));
         name.text->char_n = FW_JINJA_UNCOUNTED;
         FW_TRY(load(l, value, inside(from, key), &loaded, depth));
+        if (from.in_calls && strcmp(key, "arguments") == 0) FW_TRY(finish_arguments(l, &loaded));
         FW_TRY(fw_jinja_dict_put(l->memory, dict, name, loaded));
     }
     out->kind = FW_JINJA_DICT;
@@ -135,6 +149,21 @@ static fw_status put_key(loader *l, fw_jinja_dict *dict, int64_t message, bool t
     return fw_jinja_dict_put(l->memory, dict, name, loaded);
 }
 
+/* The content that a message without one gets all the same, or NULL. */
+static fw_status missing_content(const loader *l, const json_t *message, json_t **out) {
+    const json_t *content = json_object_get(message, "content");
+    const bool has_calls = json_array_size(json_object_get(message, "tool_calls")) > 0;
+    const bool is_missing = content == NULL || json_is_null(content);
+    const bool is_empty = json_is_string(content) && json_string_length(content) == 0;
+    *out = NULL;
+    if ((l->forms & FW_JINJA_CONTENT_EMPTY) && is_missing) {
+        *out = json_string("");
+        return *out != NULL ? FW_OK : fw_fail(FW_ERR_NOMEM, "out of memory");
+    }
+    if ((l->forms & FW_JINJA_CONTENT_NONE) && (is_missing || (is_empty && has_calls))) *out = json_null();
+    return FW_OK;
+}
+
 /* As transformers hands it over: without the keys that are null, and with its reasoning under the names that templates
  * ask for. */
 static fw_status load_message(loader *l, const json_t *json, int64_t index, fw_jinja_value *out) {
@@ -151,8 +180,15 @@ static fw_status load_message(loader *l, const json_t *json, int64_t index, fw_j
     }
     FW_TRY(fw_jinja_dict_make(l->memory, &dict, json_object_size(json) + 2));
     if (thought != NULL) FW_TRY(put_key(l, dict, index, thinks, "thinking", thought));
+    json_t *content = NULL;
+    if (thinks) FW_TRY(missing_content(l, json, &content));
     json_object_foreach((json_t *)(uintptr_t)json, key, value) {
         if (!json_is_null(value)) FW_TRY(put_key(l, dict, index, thinks, key, value));
+    }
+    if (content != NULL) {
+        fw_status status = put_key(l, dict, index, thinks, "content", content);
+        json_decref(content);
+        FW_TRY(status);
     }
     if (thought != NULL) FW_TRY(put_key(l, dict, index, thinks, "reasoning_content", thought));
     dict->message = index;
@@ -215,7 +251,7 @@ fw_status fw_jinja_render(fw_jinja_output *out, fw_jinja_memory *memory, const f
     fw_jinja_memory_clear(memory);
     memory->limit_bytes = SIZE_MAX / 4; /* what is loaded has been in memory already */
     fw_jinja j = {.memory = memory, .program = program, .step_n = INT64_MAX, .message = -1, .now = in->now};
-    loader l = {.memory = memory};
+    loader l = {.memory = memory, .j = &j, .forms = in->forms};
     fw_jinja_builder builder = {.memory = memory};
     FW_TRY(fw_jinja_scope_push(&j, NULL, NULL));
     j.globals = j.scope;
@@ -228,6 +264,7 @@ fw_status fw_jinja_render(fw_jinja_output *out, fw_jinja_memory *memory, const f
     if (status == FW_ERR_INPUT && strncmp(fw_trail_message(), program->where, strlen(program->where)) != 0)
         fw_fail_context(status, "%s:%d: ", program->where, j.line); /* memory does not know where it ran out */
     FW_TRY(status);
-    *out = (fw_jinja_output){builder.data ? builder.data : "", builder.n, builder.origin, builder.uniform};
+    *out = (fw_jinja_output){builder.data ? builder.data : "", builder.n, builder.origin, builder.uniform,
+                             j.prints_python};
     return FW_OK;
 }

@@ -31,6 +31,7 @@ typedef struct fw_jinja {
     fw_jinja_builder *out;
     fw_jinja_flow flow;
     time_t now;
+    bool prints_python; /* see fw_jinja_output */
 } fw_jinja;
 
 /* Evaluation is recursive: deeper than this is refused, long before the stack of a thread (8 MiB) ends. */

@@ -97,7 +97,8 @@ typedef struct fw_jinja_dict {
     } * entry;
     uint32_t *slot; /* hash table of entry numbers + 1, slot_n a power of two; NULL while the dict is small */
     size_t slot_n;
-    int64_t message; /* the message this dict is, or -1 */
+    int64_t message;   /* the message this dict is, or -1 */
+    bool is_arguments; /* of a call */
 } fw_jinja_dict;
 
 /* Why it is not defined; printed when somebody uses it. */
