@@ -133,6 +133,13 @@ fw_status fw_block_forward(const fw_model *m, fw_device *d, int64_t l, const fw_
     return fw_add(d, out_NC, s->mid_NC, a->dn_NC, b->N * m->config.C, m->t);
 }
 
+/* A product's gradient of its inputs, where something behind it needs it. */
+static void *if_beyond(const fw_projection *p, fw_block_part part, void *dx) {
+    return p->m->block[p->l].reach > part ? dx : NULL;
+}
+
+static bool ends_at(const fw_projection *p, fw_block_part part) { return p->m->block[p->l].reach <= part; }
+
 /* d = gradient of x_out -> gradient of x_mid. */
 static fw_status backward_mlp(const fw_projection *p) {
     const fw_model *m = p->m;
@@ -141,11 +148,13 @@ static fw_status backward_mlp(const fw_projection *p) {
     const fw_block_activations *s = p->s;
     const fw_place norm = m->block[p->l].post_norm;
     const int64_t N = p->b->N;
-    FW_TRY(fw_project_backward(p, fw_project_down, a->dh_NF, a->d_NC, s->h_NF));
+    FW_TRY(fw_project_backward(p, fw_project_down, if_beyond(p, FW_BLOCK_DOWN, a->dh_NF), a->d_NC, s->h_NF));
+    if (ends_at(p, FW_BLOCK_DOWN)) return FW_OK;
 
     void *dgu_N2F = s->gate_up_N2F; /* takes the place of what it is computed from */
     FW_TRY(fw_swiglu_backward(p->d, dgu_N2F, a->dh_NF, s->gate_up_N2F, N, g->F, m->t));
-    FW_TRY(fw_project_backward(p, fw_project_gate_up, a->dn_NC, dgu_N2F, s->norm2_NC));
+    FW_TRY(fw_project_backward(p, fw_project_gate_up, if_beyond(p, FW_BLOCK_GATE_UP, a->dn_NC), dgu_N2F, s->norm2_NC));
+    if (ends_at(p, FW_BLOCK_GATE_UP)) return FW_OK;
 
     return fw_rmsnorm_backward(p->d, a->d_NC, g->C, fw_gradient(p->w, norm), a->dn_NC, g->C, a->d_NC, s->mid_NC, g->C,
                                fw_weight(m, p->w, norm), s->rstd2_N, N, 1, g->C, m->t);
@@ -161,7 +170,8 @@ static fw_status backward_attention(const fw_projection *p, const void *x_NC) {
     const fw_micro_batch *b = p->b;
     fw_device *d = p->d;
     int64_t N = b->N;
-    FW_TRY(fw_project_backward(p, fw_project_o, a->do_NHD, a->d_NC, s->o_NHD));
+    FW_TRY(fw_project_backward(p, fw_project_o, if_beyond(p, FW_BLOCK_O, a->do_NHD), a->d_NC, s->o_NHD));
+    if (ends_at(p, FW_BLOCK_O)) return FW_OK;
 
     qkv_view r = view_rotated(m, s), raw = view_packed(m, s->qkv_NS), dr = view_packed(m, a->dqkv_NS);
     int64_t S = dr.q_stride;
@@ -177,7 +187,8 @@ static fw_status backward_attention(const fw_projection *p, const void *x_NC) {
                                    fw_weight(m, p->w, at->k_norm), s->rstd_k_NK, N, g->K, g->D, m->t));
     }
 
-    FW_TRY(fw_project_backward(p, fw_project_qkv, a->dn_NC, a->dqkv_NS, s->norm1_NC));
+    FW_TRY(fw_project_backward(p, fw_project_qkv, if_beyond(p, FW_BLOCK_QKV, a->dn_NC), a->dqkv_NS, s->norm1_NC));
+    if (ends_at(p, FW_BLOCK_QKV)) return FW_OK;
 
     return fw_rmsnorm_backward(d, a->d_NC, g->C, fw_gradient(p->w, at->input_norm), a->dn_NC, g->C, a->d_NC, x_NC, g->C,
                                fw_weight(m, p->w, at->input_norm), s->rstd1_N, N, 1, g->C, m->t);
@@ -189,6 +200,7 @@ fw_status fw_block_backward(const fw_model *m, fw_device *d, int64_t l, const fw
     const void *x_NC = fw_activations_x(a, m, l);
     const fw_activation_mode mode = fw_activations_mode_of(&a->options, l);
     const bool selective = mode == FW_ACTIVATIONS_SELECTIVE;
+    if (ends_at(&p, FW_BLOCK_NONE)) return FW_OK;
     if (mode == FW_ACTIVATIONS_RECOMPUTE) {
         FW_TRY(forward_to_h(&p, x_NC, NULL));
         FW_TRY(fw_project_remember(&p, fw_project_down, p.s->h_NF));
@@ -198,6 +210,7 @@ fw_status fw_block_backward(const fw_model *m, fw_device *d, int64_t l, const fw
         FW_TRY(fw_swiglu_forward(d, p.s->h_NF, p.s->gate_up_N2F, b->N, m->config.F, m->t));
     }
     FW_TRY(backward_mlp(&p));
+    if (ends_at(&p, FW_BLOCK_POST_NORM)) return FW_OK;
     if (selective) { /* in the place of the other norm */
         FW_TRY(norm_input(&p, x_NC));
         if (m->config.qk_norm) FW_TRY(rotate(&p));

@@ -77,6 +77,38 @@ static void start_places(fw_model *m) {
     }
 }
 
+/* ---- how far down backward goes */
+
+static fw_block_part later(fw_block_part a, fw_block_part b) { return a > b ? a : b; }
+
+static fw_block_part trained_norm(fw_place norm, fw_block_part part) {
+    return norm.trained && norm.at_n >= 0 ? part : FW_BLOCK_NONE;
+}
+
+/* The last part that backward meets of those with something to train. */
+static fw_block_part last_trained(const fw_block_places *b) {
+    static const fw_block_part part[FW_LINEAR_N] = {
+        [FW_LINEAR_Q] = FW_BLOCK_QKV,    [FW_LINEAR_K] = FW_BLOCK_QKV,        [FW_LINEAR_V] = FW_BLOCK_QKV,
+        [FW_LINEAR_O] = FW_BLOCK_O,      [FW_LINEAR_GATE] = FW_BLOCK_GATE_UP, [FW_LINEAR_UP] = FW_BLOCK_GATE_UP,
+        [FW_LINEAR_DOWN] = FW_BLOCK_DOWN};
+    fw_block_part last =
+        later(trained_norm(b->input_norm, FW_BLOCK_INPUT_NORM), trained_norm(b->post_norm, FW_BLOCK_POST_NORM));
+    last = later(last, later(trained_norm(b->q_norm, FW_BLOCK_QKV), trained_norm(b->k_norm, FW_BLOCK_QKV)));
+    for (int i = 0; i < FW_LINEAR_N; i++) {
+        const fw_linear_place *l = &b->linear[i];
+        if (l->r > 0 || l->weight.trained || (l->bias.trained && l->bias.at_n >= 0)) last = later(last, part[i]);
+    }
+    return last;
+}
+
+static void find_reach(fw_model *m) {
+    bool below = m->edge.embedding.trained;
+    for (int64_t l = 0; l < m->config.L; l++) {
+        m->block[l].reach = below ? FW_BLOCK_BELOW : last_trained(&m->block[l]);
+        below = below || m->block[l].reach > FW_BLOCK_NONE;
+    }
+}
+
 fw_status fw_model_init_adapted(fw_model *m, const fw_model_config *config, fw_dtype t,
                                 const fw_adapter_request *adapter) {
     *m = (fw_model){.config = *config, .t = t, .adapted = adapter != NULL};
@@ -90,6 +122,7 @@ fw_status fw_model_init_adapted(fw_model *m, const fw_model_config *config, fw_d
     start_places(m);
     if (m->adapted) place_all(m, &m->frozen, false);
     place_all(m, fw_model_trained(m), true);
+    find_reach(m);
     return FW_OK;
 fail:
     fw_model_fini(m);

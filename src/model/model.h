@@ -7,7 +7,8 @@
  *   fw_edge_embed       x[0] = embedding rows of the tokens
  *   fw_block_forward    x[l + 1] = block l of x[l]                      for every block
  *   fw_edge_loss        losses of the target rows, and d = gradient of x[L] (head and final norm included)
- *   fw_block_backward   d = gradient of x[l], weight gradients added     for every block, last first
+ *   fw_block_backward   d = gradient of x[l], weight gradients added     for every block, last first; only as far down as
+ *                                                                       something is trained
  *   fw_edge_embed_backward
  *
  * A micro-batch is flat: documents lie back to back in N rows, nothing is padded, and first_N keeps documents from
@@ -41,9 +42,22 @@ typedef struct fw_linear_place {
     int64_t a, b, magnitude; /* in the trained range; magnitude -1: no DoRA */
 } fw_linear_place;
 
+/* The parts of a block in the order in which its backward meets them. */
+typedef enum fw_block_part {
+    FW_BLOCK_NONE,
+    FW_BLOCK_DOWN,
+    FW_BLOCK_GATE_UP,
+    FW_BLOCK_POST_NORM,
+    FW_BLOCK_O,
+    FW_BLOCK_QKV, /* with their norms */
+    FW_BLOCK_INPUT_NORM,
+    FW_BLOCK_BELOW /* what the block's input comes from */
+} fw_block_part;
+
 typedef struct fw_block_places {
     fw_place input_norm, q_norm, k_norm, post_norm;
     fw_linear_place linear[FW_LINEAR_N];
+    fw_block_part reach; /* where backward ends: behind it nothing is trained, here or below */
 } fw_block_places;
 
 typedef struct fw_edge_places {

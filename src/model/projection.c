@@ -268,6 +268,7 @@ static fw_status backward_dropped_dora(const fw_projection *p, const module *k, 
     FW_TRY(drop(p, k, x, &x_dropped));
     FW_TRY(backward_magnitude(p, k, dy, x_dropped));
     FW_TRY(backward_adapter(p, k, p->a->outputs_NO, l->O, x_dropped));
+    if (dx == NULL) return FW_OK;
     FW_TRY(fw_dora_scale(p->d, p->a->outputs_NO, l->O, 1, dy, k->stride, -1, NULL, NULL, NULL, N, l->O, t));
     FW_TRY(fw_matmul_backward_input(p->d, p->a->inputs_NI, p->a->outputs_NO, k->w, N, l->O, l->I, t));
     FW_TRY(fw_lora_backward_input(p->d, p->a->inputs_NI, p->a->du_NR, k->a, N, l->I, l->r, t));
@@ -281,6 +282,7 @@ static fw_status backward_lora(const fw_projection *p, const module *k, void *dx
     const void *x_dropped;
     FW_TRY(drop(p, k, x, &x_dropped));
     FW_TRY(backward_adapter(p, k, dy, k->stride, x_dropped));
+    if (dx == NULL) return FW_OK;
     if (dropped(p) == 0) return fw_lora_backward_input(p->d, dx, p->a->du_NR, k->a, p->b->N, l->I, l->r, t);
     FW_TRY(fw_matmul_backward_input(p->d, p->a->inputs_NI, p->a->du_NR, k->a, p->b->N, l->r, l->I, t));
     return add_kept(p, k, dx);
@@ -292,12 +294,14 @@ static fw_status backward_apart(const fw_projection *p, fw_projected which, void
         const module k = module_of(p, which, i);
         const void *dy_k = fw_at_const(dy, k.at, p->m->t);
         if (!scales_all(p, k.l)) {
+            if (dx == NULL) continue;
             FW_TRY(take_rows(p, &k, dy_k, false));
             FW_TRY(through_weight(p, &k, dx, i == 0));
             continue;
         }
         FW_TRY(backward_magnitude(p, &k, dy_k, x));
         FW_TRY(backward_adapter(p, &k, p->a->outputs_NO, k.l->O, x));
+        if (dx == NULL) continue;
         FW_TRY(through_weight(p, &k, dx, i == 0));
         FW_TRY(fw_lora_backward_input(p->d, dx, p->a->du_NR, k.a, p->b->N, k.l->I, k.l->r, p->m->t));
     }
@@ -308,11 +312,11 @@ fw_status fw_project_backward(const fw_projection *p, fw_projected which, void *
     const fw_linear_place *l = modules(p->m, p->l, which);
     const fw_dtype t = p->m->t;
     FW_TRY(backward_weights(p, which, dy, x));
-    if (one_matrix(l, which.n) && !any_scales_all(p, l, which.n))
+    if (!one_matrix(l, which.n) || any_scales_all(p, l, which.n))
+        FW_TRY(backward_apart(p, which, dx, dy, x));
+    else if (dx != NULL)
         FW_TRY(fw_matmul_backward_input(p->d, dx, dy, fw_weight(p->m, p->w, l->weight), p->b->N, outputs_of(l, which.n),
                                         l->I, t));
-    else
-        FW_TRY(backward_apart(p, which, dx, dy, x));
     for (int i = 0; i < which.n; i++) {
         const module k = module_of(p, which, i);
         const void *dy_k = fw_at_const(dy, k.at, t);

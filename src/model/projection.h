@@ -35,7 +35,7 @@ extern const fw_projected fw_project_qkv, fw_project_o, fw_project_gate_up, fw_p
 fw_status fw_project_forward(const fw_projection *p, fw_projected which, void *y, const void *x);
 /* Only u and norm, for a backward pass whose forward left y out. */
 fw_status fw_project_remember(const fw_projection *p, fw_projected which, const void *x);
-/* dx [N, I], written, and gradients of what is trained, added; dy and x are not changed. */
+/* dx [N, I], written, and gradients of what is trained, added; dy and x are not changed. dx NULL: it is not wanted. */
 fw_status fw_project_backward(const fw_projection *p, fw_projected which, void *dx, const void *dy, const void *x);
 
 /* The work memory that the model's projections need, in elements of a row: ranks, inputs, outputs; 0: none. */

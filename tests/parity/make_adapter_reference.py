@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Numbers of the public reference for adapters: peft on the tiny models of tests/parity/models, fp32, dropout 0.
+"""Numbers of the public reference for adapters: peft on the tiny models of tests/parity/models, fp32.
 
 Run by hand when a case is added: it is no part of the build or of `make test`.
 
@@ -18,6 +18,9 @@ adapters/NAME/reference.safetensors:
 NAME is what the tensor is called in adapter_model.safetensors. Initial values are not stored: lora_A and lora_B are
 `weight(NAME)` of make_reference.py (fw_test_weight in tests/support/tiny_model.c); where START is "zero", lora_B is 0,
 as training begins. What an adapter trains of the base begins with the base's values.
+
+Where lora_dropout is not 0, peft computes as ever, but which inputs are dropped is what device/dropout.h and
+train/token_buffers.c say for SEED, and not chance: `Dropped` below takes the place of its dropout modules.
 """
 import json
 import pathlib
@@ -32,7 +35,7 @@ from safetensors.numpy import save_file
 from transformers import Trainer, get_linear_schedule_with_warmup
 
 from make_reference import (CLIP, DOCUMENTS, HERE, LEARNING_RATE, PER_MICRO, STEPS, WARMUP, WEIGHT_DECAY, loss_sum,
-                            make_documents, make_model, weight)
+                            make_documents, make_model, mix, weight)
 
 LINEAR = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 CASES = {  # name: model, start, what LoraConfig is given
@@ -51,7 +54,40 @@ CASES = {  # name: model, start, what LoraConfig is given
     "head_qwen3": ("qwen3_tied", "full", dict(r=2, lora_alpha=4, target_modules=["v_proj"], modules_to_save=["lm_head"])),
     "bias_all_llama": ("llama_bias", "full", dict(r=2, lora_alpha=2, target_modules=["q_proj", "down_proj"], bias="all")),
     "bias_own_llama": ("llama_bias", "full", dict(r=2, lora_alpha=2, target_modules=["k_proj", "gate_proj"], bias="lora_only")),
+    "dropped_lora_qwen3": ("qwen3_untied", "full", dict(r=3, lora_alpha=6, lora_dropout=0.4, target_modules=LINEAR)),
+    "dropped_dora_llama": ("llama_bias", "full", dict(r=2, lora_alpha=4, lora_dropout=0.3, use_dora=True, target_modules=LINEAR)),
+    "dropped_dora_qwen3": ("qwen3_tied", "zero", dict(
+        r=3, lora_alpha=3, lora_dropout=0.25, use_dora=True, use_rslora=True, target_modules=["q_proj", "v_proj", "down_proj"])),
 }
+SEED = 42
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+class Dropped(torch.nn.Module):
+    """Dropout of one module's inputs [1, T, I]: of document `sample` at step `step`, which are the same for all modules."""
+    step, sample = 0, 0
+
+    def __init__(self, path, p):
+        super().__init__()
+        layer, module = path.split("layers.")[1].split(".")[0], path.rsplit(".", 1)[1]
+        self.salt, self.p = int(layer) * len(LINEAR) + LINEAR.index(module), p
+
+    def forward(self, x):
+        if not self.training:
+            return x
+        return torch.where(torch.from_numpy(self.kept(*x.shape[1:])), x / (1 - self.p), torch.zeros_like(x))
+
+    def kept(self, positions, channels):
+        bits = lambda *numbers: np.bitwise_xor.reduce([np.uint64(n) for n in numbers])
+        with np.errstate(over="ignore"):
+            index = np.uint64(Dropped.sample << 32) | np.arange(positions, dtype=np.uint64)
+            key = mix((mix(bits(mix(np.uint64(SEED) + GOLDEN), Dropped.step) + GOLDEN) ^ index) + GOLDEN)
+            row = mix(key ^ mix(np.uint64(self.salt) + GOLDEN))[:, None]
+            x = np.arange(channels, dtype=np.uint32)[None] * np.uint32(0x9E3779B9) + row.astype(np.uint32)
+            x = (x ^ (x >> np.uint32(16))) * np.uint32(0x21F0AAAD)
+            x ^= (row >> np.uint64(32)).astype(np.uint32)
+            x = (x ^ (x >> np.uint32(15))) * np.uint32(0xD35A2D97)
+        return (x ^ (x >> np.uint32(15))) >= np.uint32(np.float64(np.float32(self.p)) * 2**32)
 
 
 def file_name(parameter):
@@ -65,7 +101,10 @@ def make_adapted(case):
     variant, start, options = CASES[case]
     model = make_model(HERE / "models" / (variant + ".json"))
     model.name_or_path = "tiny/" + variant
-    adapted = get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", lora_dropout=0.0, **options))
+    adapted = get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", **options))
+    for path, module in adapted.named_modules():
+        if "default" in getattr(module, "lora_dropout", {}) and options.get("lora_dropout", 0) > 0:
+            module.lora_dropout["default"] = Dropped(path, options["lora_dropout"])
     adapted.peft_config["default"].base_model_name_or_path = "tiny/" + variant
     trained = {file_name(n): p for n, p in adapted.named_parameters() if p.requires_grad}
     saved = {n for n in get_peft_model_state_dict(adapted, save_embedding_layers=False)}
@@ -78,6 +117,15 @@ def make_adapted(case):
             elif "magnitude" in name and start == "full":
                 p.mul_(1 + torch.from_numpy(weight(name, p.numel())))
     return adapted, trained
+
+
+def dropped_loss(adapted, step, first, documents):
+    """Sum of the losses of neighbouring documents as a step of a training has it."""
+    total = 0
+    for i, document in enumerate(documents):
+        Dropped.step, Dropped.sample = step, first + i
+        total = total + loss_sum(adapted, document)[0]
+    return total
 
 
 def train(adapted, trained, windows):
@@ -94,7 +142,8 @@ def train(adapted, trained, windows):
         targets = sum(int(t.sum()) for _, t in window)
         total = 0.0
         for at in range(0, len(window), PER_MICRO):
-            loss = sum(loss_sum(adapted, d)[0] for d in window[at:at + PER_MICRO]) / targets
+            first = step % 2 * len(window) + at
+            loss = dropped_loss(adapted, step + 1, first, window[at:at + PER_MICRO]) / targets
             loss.backward()
             total += float(loss.detach())
         norms.append(float(torch.nn.utils.clip_grad_norm_(trained.values(), CLIP)))
@@ -113,13 +162,14 @@ def reference(case):
     f32 = lambda values: np.asarray(values, dtype=np.float32).reshape(-1)
     adapted, trained = make_adapted(case)
     out = {"magnitude." + n: p.detach().numpy().copy() for n, p in trained.items() if "magnitude" in n}
-    sums = [loss_sum(adapted, d) for d in windows[0]]
-    loss = sum(s for s, _ in sums) / sum(int(t.sum()) for _, t in windows[0])
+    out["logits"] = loss_sum(adapted.eval(), windows[0][0])[1].detach().numpy().copy()
+    loss = dropped_loss(adapted.train(), 1, 0, windows[0]) / sum(int(t.sum()) for _, t in windows[0])
     loss.backward()
-    out["logits"], out["loss"] = sums[0][1].detach().numpy().copy(), f32([float(loss.detach())])
+    out["loss"] = f32([float(loss.detach())])
     for name, p in trained.items():
         out["grad." + name] = p.grad.numpy().copy()
-    losses, norms, rates = train(*make_adapted(case), windows)
+    adapted, trained = make_adapted(case)
+    losses, norms, rates = train(adapted.train(), trained, windows)
     out["losses"], out["grad_norms"], out["learning_rate"] = f32(losses), f32(norms), f32(rates)
 
     folder = HERE / "adapters" / case

@@ -1,5 +1,5 @@
-/* Gradients of adapters against differences of the loss, in fp32: with dropout, where there is no public reference to compare
- * with (its masks are random), with magnitudes, and with parts of fused matrices. And what dropout is: another mask each
+/* Gradients of adapters against differences of the loss, in fp32: with dropout, with magnitudes, and with parts of fused
+ * matrices (test_adapter_parity.c compares with PEFT). And what dropout is: another mask each
  * step, none in evaluation. */
 #include "base/alloc.h"
 #include "support/model_lab.h"
@@ -116,7 +116,7 @@ static void test_dropout(void **state) {
     (void)state;
     check("qwen3_untied", (fw_adapter_request){.r = 3, .alpha = 3, .dropout = 0.4, .target_modules = "all-linear"},
           A | B);
-    /* the norm is a constant for A and B, as PEFT has it, so their gradient is not the loss's */
+    /* the norm is a constant for A and B, as PEFT has it, so their gradient is not the loss's: see test_adapter_parity.c */
     check("llama_bias",
           (fw_adapter_request){.r = 2, .alpha = 2, .dropout = 0.3, .dora = true, .target_modules = "all-linear"}, M);
     check("qwen2_tied",

@@ -22,9 +22,11 @@
 static const struct {
     const char *name;
     bool start_zero;
-} cases[] = {{"lora_qwen3", false},  {"lora_llama", true},  {"rslora_qwen3", false},   {"rslora_llama", false},
-             {"dora_qwen3", false},  {"dora_llama", true},  {"pattern_llama", false},  {"saved_qwen3", false},
-             {"embed_llama", false}, {"head_qwen3", false}, {"bias_all_llama", false}, {"bias_own_llama", false}};
+} cases[] = {{"lora_qwen3", false},         {"lora_llama", true},          {"rslora_qwen3", false},
+             {"rslora_llama", false},       {"dora_qwen3", false},         {"dora_llama", true},
+             {"pattern_llama", false},      {"saved_qwen3", false},        {"embed_llama", false},
+             {"head_qwen3", false},         {"bias_all_llama", false},     {"bias_own_llama", false},
+             {"dropped_lora_qwen3", false}, {"dropped_dora_llama", false}, {"dropped_dora_qwen3", true}};
 enum { CASE_N = sizeof cases / sizeof cases[0] };
 
 /* Or the one that is named on the command line (cuda, where there is a GPU). */
