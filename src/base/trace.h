@@ -33,7 +33,8 @@ typedef enum fw_trace_lane {
     FW_TRACE_COMPUTE, /* computing with a unit */
     FW_TRACE_WAIT,    /* time really spent waiting for other ranks */
     FW_TRACE_COMM,    /* the background thread at work on a collective */
-    FW_TRACE_HOST,    /* saving, evaluation and other work beside the step */
+    FW_TRACE_HOST,    /* loading, saving, evaluation and other work beside the step */
+    FW_TRACE_BEHIND,  /* reading behind the step */
     FW_TRACE_LANE_N
 } fw_trace_lane;
 

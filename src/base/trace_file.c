@@ -17,7 +17,7 @@ enum { PIECE_BYTES = 1 << 16 };
 
 static const char *const lane_name[FW_TRACE_LANE_N] = {
     [FW_TRACE_STEP] = "step",          [FW_TRACE_COMPUTE] = "compute", [FW_TRACE_WAIT] = "wait",
-    [FW_TRACE_COMM] = "communication", [FW_TRACE_HOST] = "host",
+    [FW_TRACE_COMM] = "communication", [FW_TRACE_HOST] = "host",       [FW_TRACE_BEHIND] = "behind",
 };
 
 static fw_status unfinished_name(fw_strbuf *out, const char *path) {

@@ -129,18 +129,22 @@ static void on_start(void *context, const fw_train_summary *s) {
                 (long long)o->per_device_train_batch_size, (long long)o->gradient_accumulation_steps, s->world,
                 (long long)s->effective_batch, o->packing ? "packed sequence" : "conversation",
                 fw_plural(s->effective_batch));
-    fw_log_info("steps     %lld an epoch, %lld in all, %lld of warm-up; learning rate %g, %s",
-                (long long)s->steps_per_epoch, (long long)s->step_n, (long long)s->warmup_n, s->peak_rate,
-                fw_lr_schedule_words[o->lr_scheduler_type]);
     show_strategy(s);
     if (d->rank == 0) fw_options_warn_of_choice(o, as_option(job->plan.layout.options.strategy));
     show_memory(s);
-    if (s->resumed_step >= s->step_n)
-        fw_log_info("resume    %lld of %lld step%s done already", (long long)s->step_n, (long long)s->step_n,
-                    fw_plural_are(s->step_n));
-    else if (s->resumed_step > 0)
-        fw_log_info("resume    after step %lld", (long long)s->resumed_step);
-    if (d->status == FW_OK) d->status = fw_progress_create(&d->progress, s->resumed_step, o->disable_tqdm);
+}
+
+static void on_course(void *context, const fw_train_course *c) {
+    display *d = context;
+    fw_log_info("steps     %lld an epoch, %lld in all, %lld of warm-up; learning rate %g, %s",
+                (long long)c->steps_per_epoch, (long long)c->step_n, (long long)c->warmup_n, c->peak_rate,
+                fw_lr_schedule_words[c->options->lr_scheduler_type]);
+    if (c->resumed_step >= c->step_n)
+        fw_log_info("resume    %lld of %lld step%s done already", (long long)c->step_n, (long long)c->step_n,
+                    fw_plural_are(c->step_n));
+    else if (c->resumed_step > 0)
+        fw_log_info("resume    after step %lld", (long long)c->resumed_step);
+    if (d->status == FW_OK) d->status = fw_progress_create(&d->progress, c->resumed_step, c->options->disable_tqdm);
 }
 
 static void on_step(void *context, const fw_train_report *r) {
@@ -224,6 +228,7 @@ fw_status fw_cli_train(const fw_options *options) {
     fw_train_hooks hooks = {.context = &d,
                             .place = on_place,
                             .start = on_start,
+                            .course = on_course,
                             .step = on_step,
                             .evaluated = on_evaluated,
                             .saved = on_saved,

@@ -220,6 +220,9 @@ fw_status fw_shard_read_own(fw_shard *s, fw_shard_array array, int32_t unit, int
  * `param` in the table, of those that this rank holds (fw_state_held). Not collective. */
 typedef fw_status (*fw_state_reader)(void *context, int32_t param, int k, int64_t first_n, int64_t n, void *out);
 fw_status fw_shard_load_state(fw_shard *s, fw_state_reader read, void *context);
+/* What the two above give a reader to fill with the optimizer's arrays is where they stay: it may be filled later, by any
+ * thread, until the first that uses them, which is an update. */
+bool fw_shard_state_stays(const fw_shard *s);
 /* All of them to zeros, as they begin. */
 fw_status fw_shard_clear_state(fw_shard *s);
 fw_status fw_shard_read_state(fw_shard *s, int32_t param, int k, int64_t first_n, int64_t n, void *out);
@@ -245,6 +248,9 @@ fw_status fw_shard_acquire(fw_shard *s, int32_t unit, fw_shard_use use, const vo
 fw_status fw_shard_release(fw_shard *s, int32_t unit, fw_shard_use use);
 fw_status fw_shard_reduce(fw_shard *s, int32_t unit, bool last_micro_batch);
 fw_status fw_shard_finish(fw_shard *s);
+/* After finish: the gradients are not wanted, and are zeros as before the first micro-batch. Only where they are not kept in a
+ * file. */
+fw_status fw_shard_forget_gradients(fw_shard *s);
 /* Sum of squares of the whole gradient, every element once whatever is replicated; the same bits on every rank, and
  * under every strategy with S = 1 or S = W. After finish. Collective. */
 fw_status fw_shard_gradient_squares(fw_shard *s, double *out);

@@ -40,16 +40,17 @@ fw_status fw_shard_read_state(fw_shard *s, int32_t param, int k, int64_t first_n
     return fw_shard_record_close(s, s->layout.bucket_of_unit[s->layout.table->param[param].unit]);
 }
 
-/* chunk: LOAD_CHUNK_N fp32 values of room, for devices whose memory the host cannot write. */
+/* chunk: LOAD_CHUNK_N fp32 values of room, for devices whose memory the host cannot write; where it can, all is read at once. */
 static fw_status load_array(fw_shard *s, int32_t param, int k, fw_state_reader read, void *context, float *chunk) {
     fw_state_array of;
     fw_state_range held;
     char *data;
     FW_TRY(open_array(s, param, k, FW_RECORD_UPDATE, &data, &of, &held));
     const size_t bytes = fw_dtype_bytes(of.t);
-    for (int64_t at = 0; at < held.n; at += LOAD_CHUNK_N) {
-        const int64_t n = held.n - at < LOAD_CHUNK_N ? held.n - at : LOAD_CHUNK_N;
-        void *to = s->device->on_host ? (void *)(data + (size_t)at * bytes) : chunk;
+    const int64_t most = s->device->on_host ? held.n : LOAD_CHUNK_N;
+    for (int64_t at = 0; at < held.n; at += most) {
+        const int64_t n = held.n - at < most ? held.n - at : most;
+        void *to = s->device->on_host ? (void *)data : chunk;
         FW_TRY(read(context, param, k, held.first_n + at, n, to));
         if (to == chunk) FW_TRY(fw_copy(s->device, data + (size_t)at * bytes, chunk, (size_t)n * bytes));
     }
@@ -76,6 +77,8 @@ fw_status fw_shard_load_state(fw_shard *s, fw_state_reader read, void *context) 
     fw_free(chunk);
     return fw_comm_agree(s->comm, status);
 }
+
+bool fw_shard_state_stays(const fw_shard *s) { return s->device->on_host && s->layout.block.record_slots < 0; }
 
 fw_status fw_shard_clear_state(fw_shard *s) {
     for (int32_t b = 0; b < s->layout.bucket_n; b++) {

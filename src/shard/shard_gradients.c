@@ -174,6 +174,17 @@ fw_status fw_shard_gradient_clear(fw_shard *s, int32_t b) {
     return fw_zero(s->device, all + before + part_bytes, bytes_of(bucket->padded_n, t) - before - part_bytes);
 }
 
+fw_status fw_shard_forget_gradients(fw_shard *s) {
+    FW_ASSERT(!s->layout.gradients_away);
+    for (int32_t b = 0; b < s->layout.bucket_n; b++) {
+        const fw_bucket *bucket = fw_shard_bucket(s, b);
+        const bool full = s->layout.gradients_full;
+        FW_TRY(fw_zero(s->device, full ? fw_shard_gradient_full(s, b) : fw_shard_gradient_part(s, b),
+                       bytes_of(full ? bucket->padded_n : bucket->part_n, s->layout.options.gradient_t)));
+    }
+    return FW_OK;
+}
+
 /* Every rank sums the squares of one part of each bucket: its own, or with S = 1 the part that it would own if there
  * were no replicas, so that the bits do not depend on the strategy. */
 static int summing_ranks(const fw_shard *s) { return s->layout.S > 1 ? s->layout.S : s->layout.world; }

@@ -6,8 +6,6 @@
 #include "base/host.h"
 
 #include <inttypes.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <string.h>
 
 /* READ_BYTES are read at a time and hashed while they are near; of what is not wanted whole, STRAY_BYTES, on the stack. */
@@ -88,17 +86,16 @@ static fw_status read_block(const fw_block *b) {
     return check(b, fw_hash_value(&h));
 }
 
-typedef struct reading {
-    const fw_block_list *list;
-    atomic_size_t next, failed; /* failed: index of the first bad block, block_n: none. Later ones are not begun */
-    pthread_mutex_t lock;
-    fw_status status;
-    fw_trail trail;
-} reading;
+void fw_blocks_begin(fw_block_reading *r, const fw_block_list *list) {
+    *r = (fw_block_reading){.list = list};
+    pthread_mutex_init(&r->lock, NULL);
+    atomic_init(&r->next, 0);
+    atomic_init(&r->failed, list->block_n);
+}
 
 /* Blocks are begun in order, so the first bad one is always found, whatever the threads do. */
-static void read_some(void *context, int index, int thread_n) {
-    reading *r = context;
+void fw_blocks_help(void *reading, int index, int thread_n) {
+    fw_block_reading *r = reading;
     (void)index;
     (void)thread_n;
     for (size_t i; (i = atomic_fetch_add(&r->next, 1)) < atomic_load(&r->failed);) {
@@ -114,11 +111,21 @@ static void read_some(void *context, int index, int thread_n) {
     }
 }
 
+void fw_blocks_stop(fw_block_reading *r) {
+    pthread_mutex_lock(&r->lock);
+    atomic_store(&r->failed, 0);
+    pthread_mutex_unlock(&r->lock);
+}
+
+fw_status fw_blocks_end(fw_block_reading *r) {
+    pthread_mutex_destroy(&r->lock);
+    if (r->status != FW_OK) fw_trail_restore(&r->trail);
+    return r->status;
+}
+
 fw_status fw_blocks_read(const fw_block_list *list, fw_threads *threads) {
-    reading r = {.list = list, .lock = PTHREAD_MUTEX_INITIALIZER};
-    atomic_init(&r.next, 0);
-    atomic_init(&r.failed, list->block_n);
-    fw_threads_run(list->block_n > 1 ? threads : NULL, read_some, &r);
-    if (r.status != FW_OK) fw_trail_restore(&r.trail);
-    return r.status;
+    fw_block_reading r;
+    fw_blocks_begin(&r, list);
+    fw_threads_run(list->block_n > 1 ? threads : NULL, fw_blocks_help, &r);
+    return fw_blocks_end(&r);
 }

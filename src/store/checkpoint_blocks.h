@@ -6,6 +6,9 @@
 #include "base/threads.h"
 #include "store/manifest_index.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
+
 /* Where a piece is read from, and what messages call it. */
 typedef struct fw_block_file {
     int fd;
@@ -34,5 +37,20 @@ fw_status fw_blocks_add(fw_block_list *list, const fw_block_file *from, const fw
 /* Errors: FW_ERR_INPUT naming the file and the tensor of the first block that is damaged or not there; FW_ERR_IO. */
 fw_status fw_blocks_read(const fw_block_list *list, fw_threads *threads);
 void fw_blocks_fini(fw_block_list *list); /* takes a zeroed one */
+
+/* The same in parts: any number of threads help, at any time between begin and end. */
+typedef struct fw_block_reading {
+    const fw_block_list *list;
+    atomic_size_t next, failed; /* failed: index of the first bad block, block_n: none. Later ones are not begun */
+    pthread_mutex_t lock;
+    fw_status status;
+    fw_trail trail;
+} fw_block_reading;
+void fw_blocks_begin(fw_block_reading *r, const fw_block_list *list); /* borrows it */
+/* A fw_threads_fn: returns when no block is left to be begun; others may still be at theirs. */
+void fw_blocks_help(void *reading, int index, int thread_n);
+void fw_blocks_stop(fw_block_reading *r); /* no more blocks are begun: what has been read is not wanted any more */
+/* When nobody helps any longer. Errors: those of read. */
+fw_status fw_blocks_end(fw_block_reading *r);
 
 #endif

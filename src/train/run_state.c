@@ -9,7 +9,6 @@
 #include "store/checkpoint_tools.h"
 #include "store/stale.h"
 #include "train/job_adapter.h"
-#include "train/resume_source.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -133,212 +132,22 @@ done:
     return status;
 }
 
-typedef struct saved_array {
-    const fw_checkpoint_files *files;
-    fw_checkpoint_array array;
-} saved_array;
-static fw_status read_saved(void *context, int32_t unit, int64_t first_n, int64_t n, float *out) {
-    const saved_array *from = context;
-    return fw_checkpoint_read(from->files, from->array, unit, first_n, n, out);
-}
-
-static fw_status read_saved_state(void *context, int32_t param, int k, int64_t first_n, int64_t n, void *out) {
-    return fw_checkpoint_read_values(context, (fw_checkpoint_array)(1 + k), param, first_n, n, out);
-}
-
-/* The arrays of one optimizer say nothing to another. */
-static fw_status check_optimizer(const fw_run_state *s, const fw_checkpoint_files *files, const char *path) {
-    const fw_optimizer mine = fw_shard_layout_of(s->job->shard)->options.optimizer;
-    if (files->optimizer == mine) return FW_OK;
-    return fw_fail(
-        FW_ERR_OPTION,
-        "%s has the state of optimizer %s, and this run's is %s: go on with --optim %s, or start anew from its "
-        "weights (finewire ckpt export) with another --output_dir",
-        path, fw_optimizer_name(files->optimizer), fw_optimizer_name(mine), fw_optimizer_name(files->optimizer));
-}
-
-/* Every rank reads what it owns, weights and, with_state, the optimizer's arrays, and checks it: FW_ERR_INPUT on all when one has found damage. */
-static fw_status load(fw_run_state *s, fw_checkpoint_files *files, bool with_state) {
-    const fw_shard_layout *l = fw_shard_layout_of(s->job->shard);
-    const int array_n = 1 + (with_state ? l->array_n : 0);
-    files->threads = s->job->threads;
-    fw_status status = FW_OK;
-    fw_comm_host_work_begin(s->job->comm, "loading a checkpoint");
-    for (int k = 0; k < array_n && status == FW_OK; k++) {
-        saved_array from = {files, (fw_checkpoint_array)k};
-        status = fw_shard_load(s->job->shard, (fw_shard_array)k, read_saved, &from);
-    }
-    if (status == FW_OK && with_state && l->by_tensor)
-        status = fw_shard_load_state(s->job->shard, read_saved_state, files);
-    fw_comm_host_work_end(s->job->comm);
-    return status;
-}
-
-/* What says how or where to run rather than what: a change of it is no news. */
-static bool is_of_this_start(const char *name) {
-    static const char *const names[] = {
-        "recipe",        "output_dir", "overwrite_output_dir", "resume_from_checkpoint", "disable_tqdm",  "trace",
-        "resume_strict", "mirror",     "mirror_check",         "mirror_total_limit",     "mirror_timeout"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (strcmp(name, names[i]) == 0) return true;
-    return false;
-}
-
-/* Rank 0: a line for each option that is not what it was when the checkpoint was written. */
-static fw_status list_changes(const fw_run_state *s, const json_t *was) {
-    json_t *is, *value;
-    const char *name;
-    fw_status status = FW_OK;
-    FW_TRY(fw_options_to_json(&is, s->options));
-    json_object_foreach(is, name, value) {
-        const json_t *old = json_object_get(was, name);
-        if (old == NULL || json_equal(old, value) || is_of_this_start(name)) continue;
-        fw_strbuf line = {0};
-        status = fw_strbuf_printf(&line, "changed since the checkpoint: %s was ", name);
-        if (status == FW_OK) status = fw_json_dump(&line, old, JSON_ENCODE_ANY | JSON_COMPACT);
-        if (status == FW_OK) status = fw_strbuf_puts(&line, ", is ");
-        if (status == FW_OK) status = fw_json_dump(&line, value, JSON_ENCODE_ANY | JSON_COMPACT);
-        if (status == FW_OK) fw_log_info("%s", fw_strbuf_text(&line));
-        fw_strbuf_fini(&line);
-        if (status != FW_OK) break;
-    }
-    json_decref(is);
-    return status;
-}
-
-/* *was (json_decref): the options of the run that wrote it, on rank 0. */
-static fw_status open_checkpoint(fw_run_state *s, const char *path, fw_checkpoint_files *files, fw_run_place *place,
-                                 json_t **was) {
-    fw_checkpoint_state state = {0};
-    fw_status status;
-    FW_TRY(fw_checkpoint_open(files, path, fw_model_trained(&s->job->model), &state));
-    *place = (fw_run_place){state.step, state.epoch_i, state.position};
-    FW_TRY_OR(check_optimizer(s, files, path), done);
-    if (is_writer(s)) {
-        if (state.run != NULL) FW_TRY_OR(fw_run_compare(state.run, s->identity, path), done);
-        *was = json_incref(state.options);
-    }
-    if (state.data_hash != s->dataset->hash || state.position >= fw_batcher_units(s->batcher))
-        status = fw_fail(FW_ERR_OPTION,
-                         "%s was made from other conversations than %s; give the same file, or start anew with "
-                         "--resume_from_checkpoint never and another --output_dir",
-                         path, s->options->dataset_name);
-done:
-    fw_checkpoint_state_fini(&state);
-    return status;
-}
-
-/* *damaged: it could be opened, and then bytes of it were not what they had been. The same on all ranks. */
-static fw_status resume(fw_run_state *s, const char *path, fw_run_place *place, bool *damaged) {
-    fw_checkpoint_files files = {0};
-    json_t *was = NULL;
-    fw_status status;
-    *damaged = false;
-    FW_TRY_OR(fw_comm_agree(s->job->comm, open_checkpoint(s, path, &files, place, &was)), done);
-    status = load(s, &files, true);
-    *damaged = status == FW_ERR_INPUT;
-    FW_TRY_OR(status, done);
-    status = fw_comm_agree(s->job->comm, was == NULL ? FW_OK : list_changes(s, was)); /* of what counts, and no other */
-done:
-    json_decref(was);
-    fw_checkpoint_close(&files);
-    return status;
-}
-
-/* From the base's weights; spoilt: a damaged checkpoint has left something in the state, which begins as zeros. What has a
- * checkpoint's name now is damaged (other folders are refused or emptied before) and must not be mixed with what comes. */
-static fw_status start_fresh(fw_run_state *s, bool spoilt) {
-    FW_TRY(
-        fw_comm_agree(s->job->comm, is_writer(s) ? fw_checkpoint_set_aside_after(s->options->output_dir, 0) : FW_OK));
-    if (spoilt) FW_TRY(fw_shard_clear_state(s->job->shard));
-    return fw_job_load_weights(s->job);
-}
-
 static fw_status take_copy(fw_run_state *s) {
     if (!s->options->save_async || s->options->save_strategy == FW_WHEN_NO) return FW_OK;
     return fw_save_async_create(&s->async, s->job->shard, fw_model_trained(&s->job->model), fw_comm_rank(s->job->comm),
                                 fw_comm_world(s->job->comm), s->job->threads);
 }
 
-/* All ranks learn what to go on from; path[0] == 0: nothing. Collective. */
-static fw_status choose(fw_run_state *s, fw_resume_source *from, bool first, char path[FW_COMM_EXCHANGE_BYTES]) {
-    fw_comm *comm = s->job->comm;
+fw_status fw_run_state_claim(fw_run_state *s) {
     fw_status status = FW_OK;
-    memset(path, 0, FW_COMM_EXCHANGE_BYTES);
+    FW_TRY(fw_comm_agree(s->job->comm, take_copy(s)));
+    fw_resume_source_init(&s->loading.from, s->options);
     if (is_writer(s)) {
-        char *checkpoint = NULL;
-        fw_comm_host_work_begin(comm, "looking for a checkpoint");
-        if (first) status = claim_folder(s, from);
-        if (status == FW_OK) status = fw_resume_source_next(from, &checkpoint);
-        fw_comm_host_work_end(comm);
-        if (status == FW_OK && checkpoint != NULL && strlen(checkpoint) >= FW_COMM_EXCHANGE_BYTES)
-            status = fw_fail(FW_ERR_OPTION, "the path of checkpoint %.64s... is longer than %d bytes", checkpoint,
-                             FW_COMM_EXCHANGE_BYTES);
-        if (status == FW_OK && checkpoint != NULL) strcpy(path, checkpoint);
-        fw_free(checkpoint);
+        fw_comm_host_work_begin(s->job->comm, "looking at the output folder");
+        status = claim_folder(s, &s->loading.from);
+        fw_comm_host_work_end(s->job->comm);
     }
-    FW_TRY(fw_comm_agree(comm, status));
-    fw_comm_request request = {.label = "checkpoint path"};
-    FW_TRY(fw_comm_broadcast(comm, path, FW_COMM_EXCHANGE_BYTES, 0, &request));
-    return fw_comm_wait(comm, &request);
-}
-
-fw_status fw_run_state_begin(fw_run_state *s, fw_run_place *place) {
-    fw_comm *comm = s->job->comm;
-    char path[FW_COMM_EXCHANGE_BYTES];
-    FW_TRY(fw_comm_agree(comm, take_copy(s)));
-    fw_status status = FW_OK;
-    bool damaged = false;
-    fw_resume_source from;
-    fw_resume_source_init(&from, s->options);
-    for (bool first = true;; first = false) {
-        const bool spoilt = damaged;
-        FW_TRY(choose(s, &from, first, path));
-        *place = (fw_run_place){0};
-        if (path[0] == 0) return start_fresh(s, spoilt);
-        status = resume(s, path, place, &damaged);
-        if (!damaged) break;
-        FW_TRY(fw_comm_agree(comm, is_writer(s) ? fw_resume_source_pass_over(&from, path, place->step) : FW_OK));
-    }
-    FW_TRY(status);
-    /* Later checkpoints are of a course that is given up now: they must not count as the newest again. */
-    if (is_writer(s)) status = fw_checkpoint_set_aside_after(s->options->output_dir, place->step);
-    FW_TRY(fw_comm_agree(comm, status));
-    s->last_saved_step = place->step;
-    return FW_OK;
-}
-
-/* ---- the best checkpoint, whose weights alone are wanted */
-
-static fw_status load_weights(fw_run_state *s, const char *path, int64_t *step) {
-    fw_checkpoint_files files = {0};
-    fw_checkpoint_state state = {0};
-    fw_status status;
-    FW_TRY_OR(fw_comm_agree(s->job->comm, fw_checkpoint_open(&files, path, fw_model_trained(&s->job->model), &state)),
-              done);
-    *step = state.step;
-    if (state.step != s->last_saved_step) FW_TRY_OR(load(s, &files, false), done);
-done:
-    fw_checkpoint_state_fini(&state);
-    fw_checkpoint_close(&files);
-    return status;
-}
-
-fw_status fw_run_state_load_best(fw_run_state *s, int64_t *step, double *eval_loss) {
-    char path[FW_COMM_EXCHANGE_BYTES] = "", *best = NULL;
-    fw_status status = FW_OK;
-    *step = 0;
-    if (is_writer(s)) {
-        status = fw_behind_wait(&s->pruning);
-        if (status == FW_OK) status = fw_checkpoint_best(&best, eval_loss, s->options->output_dir);
-        if (best != NULL) snprintf(path, sizeof path, "%s", best);
-        fw_free(best);
-    }
-    FW_TRY(fw_comm_agree(s->job->comm, status));
-    fw_comm_request request = {.label = "best checkpoint"};
-    FW_TRY(fw_comm_broadcast(s->job->comm, path, sizeof path, 0, &request));
-    FW_TRY(fw_comm_wait(s->job->comm, &request));
-    return path[0] == 0 ? FW_OK : load_weights(s, path, step);
+    return fw_comm_agree(s->job->comm, status);
 }
 
 /* ---- the final model: rank 0 writes, and asks the owners for what it does not have */
@@ -423,6 +232,7 @@ void fw_run_state_leave_folder(fw_run_state *s) {
 }
 
 void fw_run_state_end(fw_run_state *s) {
+    fw_run_state_end_load(s);
     fw_save_async_destroy(s->async);
     s->async = NULL;
     fw_checkpoint_writer_close(&s->behind.writer);

@@ -4,9 +4,10 @@
 
 #include "base/behind.h"
 #include "mirror/mirror.h"
-#include "store/checkpoint.h"
+#include "store/checkpoint_later.h"
 #include "store/run_folder.h"
 #include "train/job.h"
+#include "train/resume_source.h"
 #include "train/save_async.h"
 #include "train/schedule.h"
 
@@ -19,13 +20,30 @@ typedef struct fw_run_progress {
     const fw_schedule *schedule;
 } fw_run_progress;
 
+/* Where a checkpoint stands: see fw_run_progress. All 0: from the start. */
+typedef struct fw_run_place {
+    int64_t step, epoch_i, position;
+} fw_run_place;
+
+/* What the run goes on from, until it is known to be sound. */
+typedef struct fw_loading {
+    fw_resume_source from;             /* rank 0 */
+    char path[FW_COMM_EXCHANGE_BYTES]; /* of the checkpoint; "": none */
+    fw_run_place place;
+    fw_checkpoint_files files;
+    fw_checkpoint_later later; /* the optimizer's state */
+    json_t *was;               /* rank 0: the options of the run that wrote it */
+    bool spoilt;               /* by a damaged one before */
+} fw_loading;
+
 typedef struct fw_run_state {
     const fw_options *options; /* borrowed, as all below */
     fw_job *job;
     const fw_dataset *dataset;
     const fw_batcher *batcher;
-    fw_output_lock lock;   /* rank 0 */
-    json_t *identity;      /* rank 0: what run.json says */
+    fw_output_lock lock; /* rank 0 */
+    json_t *identity;    /* rank 0: what run.json says */
+    fw_loading loading;
     char *last_checkpoint; /* written by this run */
     int64_t last_saved_step;
     fw_mirror *mirror;               /* rank 0, with --mirror */
@@ -38,14 +56,20 @@ typedef struct fw_run_state {
     } behind;
 } fw_run_state;
 
-/* Where a checkpoint stands: see fw_run_progress. All 0: from the start. */
-typedef struct fw_run_place {
-    int64_t step, epoch_i, position;
-} fw_run_place;
-
-/* Take the output folder and find where to go on. Everything is loaded when that is not the start.
- * Collective. Errors: FW_ERR_OPTION (another run holds the folder, or another run's files are in it), FW_ERR_INPUT. */
-fw_status fw_run_state_begin(fw_run_state *s, fw_run_place *place);
+/* Take the output folder. Collective. Errors: FW_ERR_OPTION (another run holds it, or another run's files are in it),
+ * FW_ERR_IO (no room), FW_ERR_INPUT (a checkpoint was given that is none). */
+fw_status fw_run_state_claim(fw_run_state *s);
+/* Find where to go on, and load the weights. The optimizer's state may still be on its way behind what the caller does, and
+ * then it is not known yet whether the checkpoint is sound: nothing is to be said of the place, written, or updated before
+ * finish_load. Collective. Errors: FW_ERR_INPUT, FW_ERR_OPTION. */
+fw_status fw_run_state_load(fw_run_state *s, fw_run_place *place); /* load_state.c, as the next four */
+/* The same on all ranks. */
+bool fw_run_state_is_loading(const fw_run_state *s);
+/* Everything is loaded, and what was tried in vain is told. *elsewhere: the checkpoint was damaged after all, and the run goes
+ * on from *place: weights and state are of there, and what was computed from the former weights is void. Collective. */
+fw_status fw_run_state_finish_load(fw_run_state *s, fw_run_place *place, bool *elsewhere);
+/* Waits for the thread. Takes any. */
+void fw_run_state_end_load(fw_run_state *s);
 /* Write a checkpoint, each rank its own part of it; prune. With --save_async it is begun, after the one before has been
  * finished. Collective. */
 fw_status fw_run_state_save(fw_run_state *s, const fw_run_progress *progress); /* save_state.c, as the next three */

@@ -92,49 +92,64 @@ static void trace_step(int64_t step, uint64_t start_ns) {
     fw_trace_since(FW_TRACE_STEP, name, start_ns);
 }
 
-static fw_status run_step(fw_step *s, int64_t step, int64_t epoch, int64_t step_in_epoch, double learning_rate,
-                          fw_step_result *result) {
+/* What was planned has been taken: memory that runs out now is a failure of this rank, not a job that does not fit. */
+static fw_status of_step(fw_status status, int64_t step) {
+    if (status == FW_ERR_NOMEM) return fw_fail(FW_ERR_RANK, "step %lld: %s", (long long)step, fw_trail_message());
+    return status;
+}
+
+static fw_status find_gradients(fw_step *s, int64_t step, int64_t epoch, int64_t step_in_epoch, fw_step_work *work) {
     int64_t micro_n = fw_batcher_micro_steps(s->batcher, step_in_epoch);
     int64_t weight = fw_batcher_window_weight(s->batcher, epoch, step_in_epoch); /* of all ranks and micro-batches */
     float grad_scale = 1.0f / (float)fw_loss_weight_value(weight);
-    fw_loss_sum sum = {0};
-    uint64_t start_ns = fw_trace_now(), at_ns;
+    *work = (fw_step_work){.step = step, .epoch = epoch, .step_in_epoch = step_in_epoch, .start_ns = fw_trace_now()};
 
     for (int64_t micro = 0; micro < micro_n; micro++)
-        FW_TRY(run_micro_batch(s, step, epoch, step_in_epoch, micro, micro == micro_n - 1, grad_scale, &sum));
-    at_ns = fw_trace_now();
+        FW_TRY(run_micro_batch(s, step, epoch, step_in_epoch, micro, micro == micro_n - 1, grad_scale, &work->sum));
+    uint64_t at_ns = fw_trace_now();
     FW_TRY(fw_shard_finish(s->units.trained));
-    at_ns = fw_trace_since(FW_TRACE_STEP, "last gradients", at_ns);
-    FW_TRY(sum_over_ranks(s->comm, &sum));
+    fw_trace_since(FW_TRACE_STEP, "last gradients", at_ns);
+    return FW_OK;
+}
 
+static fw_status update(fw_step *s, fw_step_work *work, double learning_rate, fw_step_result *result) {
+    uint64_t at_ns = fw_trace_now();
+    FW_TRY(sum_over_ranks(s->comm, &work->sum));
     double squares;
     FW_TRY(fw_shard_gradient_squares(s->units.trained, &squares));
     double norm = sqrt(squares);
-    FW_TRY(fw_comm_agree(s->comm, check_finite(step, &sum, norm))); /* all fail alike; one of them says so */
+    FW_TRY(fw_comm_agree(s->comm, check_finite(work->step, &work->sum, norm))); /* all fail alike; one says so */
     at_ns = fw_trace_since(FW_TRACE_STEP, "norm", at_ns);
 
     fw_adamw_options o = s->adamw;
-    o.step = step;
+    o.step = work->step;
     o.learning_rate = (float)learning_rate;
     o.grad_scale = fw_optimizer_clip_factor(norm, s->max_grad_norm);
     FW_TRY(fw_optimizer_update(s->units.trained, fw_model_trained(s->model), fw_shard_update_device(s->units.trained),
                                &o, &s->optim));
     fw_trace_since(FW_TRACE_STEP, "update", at_ns);
-    trace_step(step, start_ns);
+    trace_step(work->step, work->start_ns);
 
-    *result = (fw_step_result){.loss = fw_loss_mean(&sum),
+    *result = (fw_step_result){.loss = fw_loss_mean(&work->sum),
                                .grad_norm = norm,
-                               .token_n = fw_batcher_window_tokens(s->batcher, epoch, step_in_epoch),
-                               .target_n = fw_batcher_window_targets(s->batcher, epoch, step_in_epoch)};
+                               .token_n = fw_batcher_window_tokens(s->batcher, work->epoch, work->step_in_epoch),
+                               .target_n = fw_batcher_window_targets(s->batcher, work->epoch, work->step_in_epoch)};
     return FW_OK;
 }
 
-/* What was planned has been taken: memory that runs out now is a failure of this rank, not a job that does not fit. */
+fw_status fw_step_find_gradients(fw_step *s, int64_t step, int64_t epoch, int64_t step_in_epoch, fw_step_work *work) {
+    return of_step(find_gradients(s, step, epoch, step_in_epoch, work), step);
+}
+
+fw_status fw_step_update(fw_step *s, fw_step_work *work, double learning_rate, fw_step_result *result) {
+    return of_step(update(s, work, learning_rate, result), work->step);
+}
+
 fw_status fw_step_run(fw_step *s, int64_t step, int64_t epoch, int64_t step_in_epoch, double learning_rate,
                       fw_step_result *result) {
-    fw_status status = run_step(s, step, epoch, step_in_epoch, learning_rate, result);
-    if (status == FW_ERR_NOMEM) return fw_fail(FW_ERR_RANK, "step %lld: %s", (long long)step, fw_trail_message());
-    return status;
+    fw_step_work work;
+    FW_TRY(fw_step_find_gradients(s, step, epoch, step_in_epoch, &work));
+    return fw_step_update(s, &work, learning_rate, result);
 }
 
 fw_status fw_step_evaluate(fw_step *s, fw_batcher *batcher, fw_loss_sum *sum) {

@@ -27,10 +27,22 @@ typedef struct fw_step_result {
     int64_t token_n, target_n; /* of all ranks */
 } fw_step_result;
 
+/* A step that has changed nothing yet. */
+typedef struct fw_step_work {
+    int64_t step, epoch, step_in_epoch;
+    fw_loss_sum sum; /* of this rank */
+    uint64_t start_ns;
+} fw_step_work;
+
 /* Step `step` (from 1) on window (epoch, step_in_epoch). Collective. Errors: FW_ERR_RANK (also when this rank runs out
  * of memory); FW_ERR_INPUT when the loss or the gradient is not finite: then no weight has changed. */
 fw_status fw_step_run(fw_step *s, int64_t step, int64_t epoch, int64_t step_in_epoch, double learning_rate,
                       fw_step_result *result);
+
+/* The same in two halves. Between them the optimizer's arrays need not be there, weights may not be touched, and the gradients
+ * may be given up with fw_shard_forget_gradients. */
+fw_status fw_step_find_gradients(fw_step *s, int64_t step, int64_t epoch, int64_t step_in_epoch, fw_step_work *work);
+fw_status fw_step_update(fw_step *s, fw_step_work *work, double learning_rate, fw_step_result *result);
 
 /* Forward only: adds the losses of every target of the batcher's data, in its order, over all ranks. Collective. */
 fw_status fw_step_evaluate(fw_step *s, fw_batcher *batcher, fw_loss_sum *sum);

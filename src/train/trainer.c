@@ -1,174 +1,19 @@
-#include "train/trainer.h"
+#include "train/trainer_internal.h"
 
 #include "base/alloc.h"
-#include "base/file.h"
 #include "base/host.h"
 #include "base/log.h"
 #include "base/trace.h"
 #include "config/options_saving.h"
-#include "data/data_report.h"
-#include "plan/job_input.h"
-#include "train/course.h"
-#include "train/deadline.h"
 #include "train/interrupt.h"
-#include "train/metrics.h"
-#include "train/run_state.h"
 #include "train/run_trace.h"
-#include "train/same_job.h"
-#include "train/schedule.h"
 
 #include <math.h>
 #include <string.h>
 
-/* One run: what is set up before the first step and used until the end. */
-typedef struct trainer {
-    const fw_options *o;
-    fw_options resolved; /* *o, once the number of ranks is known; its texts are the caller's */
-    const fw_train_hooks *hooks;
-    fw_job job;
-    fw_dataset *dataset, *eval_dataset;
-    fw_batcher *batcher, *eval_batcher;
-    fw_step step;
-    fw_course course;
-    fw_schedule schedule;
-    fw_run_state state;
-    fw_metrics metrics;
-    int64_t steps_per_epoch, step_n;
-    int64_t num_tokens;   /* since the first step of the run */
-    uint64_t train_ns;    /* time in steps, this process */
-    int64_t train_tokens; /* in that time */
-    int64_t train_steps;
-    struct { /* since the last line of metrics */
-        int64_t step_n, token_n;
-        uint64_t ns;
-        double loss;
-    } window;
-    double last_logged_loss;
-    double step_loss, eval_loss; /* of the step at hand; NAN: not measured */
-    fw_deadline deadline;
-    uint64_t save_begin_ns;
-    uint64_t peak_bytes;
-    fw_shard_counters traffic; /* of all steps of this process */
-    fw_shard_counters read;    /* the last reading: what comes after it belongs to the next step */
-    bool tracing;              /* the trace file may be there, unfinished */
-} trainer;
+static double epoch_of(const fw_trainer *t, int64_t step) { return fw_course_epochs(&t->course, step); }
 
-/* Collective. */
-static fw_status load_data(trainer *t) {
-    const fw_options *o = t->o;
-    const bool all_tokens = !o->assistant_only_loss;
-    FW_TRY(fw_job_load_dataset(&t->job, o, o->dataset_name, all_tokens, &t->dataset, &t->eval_dataset));
-    if (o->eval_dataset != NULL)
-        FW_TRY(fw_job_load_dataset(&t->job, o, o->eval_dataset, all_tokens, &t->eval_dataset, NULL));
-    FW_TRY(fw_same_content(t->job.comm, t->dataset->hash, "conversations", o->dataset_name));
-    if (t->eval_dataset == NULL) return FW_OK;
-    return fw_same_content(t->job.comm, t->eval_dataset->hash, "conversations",
-                           o->eval_dataset != NULL ? o->eval_dataset : o->dataset_name);
-}
-
-static fw_status make_batchers(trainer *t) {
-    const fw_options *o = t->o;
-    fw_batcher_options train = {.micro = o->per_device_train_batch_size,
-                                .accumulation = o->gradient_accumulation_steps,
-                                .world = fw_comm_world(t->job.comm),
-                                .max_length = o->max_length,
-                                .packing = o->packing,
-                                .packing_strategy = o->packing_strategy,
-                                .group_by_length = o->group_by_length && !o->packing,
-                                .shuffle = 1,
-                                .data_seed = (uint64_t)o->data_seed};
-    FW_TRY(fw_batcher_create(&t->batcher, t->dataset, &train));
-    if (t->eval_dataset == NULL) return FW_OK;
-    fw_batcher_options eval = {
-        .micro = o->per_device_eval_batch_size, .accumulation = 1, .world = train.world, .max_length = o->max_length};
-    return fw_batcher_create(&t->eval_batcher, t->eval_dataset, &eval);
-}
-
-static fw_status count_steps(trainer *t) {
-    const fw_options *o = t->o;
-    t->steps_per_epoch = fw_batcher_steps_per_epoch(t->batcher);
-    double steps = fw_course_steps(&t->course, o->num_train_epochs);
-    if (steps > 1e15)
-        return fw_fail(FW_ERR_OPTION, "--num_train_epochs %g is %g steps: too many", o->num_train_epochs, steps);
-    t->step_n = o->max_steps > 0 ? o->max_steps : (int64_t)steps;
-    t->schedule = (fw_schedule){.kind = o->lr_scheduler_type,
-                                .warmup = o->warmup_type,
-                                .peak = fw_options_scaled_rate(o, t->course.batch_n),
-                                .warmup_n = fw_options_warmup_steps(o, t->step_n),
-                                .total_n = t->step_n};
-    return FW_OK;
-}
-
-static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
-
-static fw_status allocate(trainer *t) {
-    const fw_options *o = t->o;
-    int64_t longest = t->dataset->stats.longest_n, N = fw_batcher_max_tokens(t->batcher);
-    int64_t document_n = fw_batcher_max_documents(t->batcher);
-    if (t->eval_batcher != NULL) {
-        longest = larger(longest, t->eval_dataset->stats.longest_n);
-        N = larger(N, fw_batcher_max_tokens(t->eval_batcher));
-        document_n = larger(document_n, fw_batcher_max_documents(t->eval_batcher));
-    }
-    fw_activation_options a = {.mode = fw_plan_activation_mode(o->gradient_checkpointing),
-                               .recompute_every = o->gradient_checkpointing_every,
-                               .N_max = N,
-                               .n_max = N,
-                               .chunk_n = fw_plan_chunk_rows(o->loss_chunk_size, &t->job.model, N),
-                               .P = longest,
-                               .document_n = document_n,
-                               .longest_n = longest,
-                               .attention = fw_job_attention(o)};
-    size_t token_bytes = fw_job_dataset_bytes(t->dataset) + fw_job_dataset_bytes(t->eval_dataset);
-    const bool copies = o->save_async && o->save_strategy != FW_WHEN_NO;
-    const size_t copy_bytes =
-        copies ? fw_save_async_bytes(fw_model_trained(&t->job.model), fw_plan_optimizer(o), fw_comm_world(t->job.comm))
-               : 0;
-    FW_TRY(fw_job_allocate(&t->job, o, &a, true, token_bytes, copy_bytes));
-    t->step = fw_job_step(&t->job);
-    t->step.batcher = t->batcher;
-    FW_TRY(fw_options_optim_settings(&t->step.optim, o));
-    t->step.max_grad_norm = o->max_grad_norm;
-    t->step.adamw = (fw_adamw_options){.beta1 = (float)o->adam_beta1,
-                                       .beta2 = (float)o->adam_beta2,
-                                       .epsilon = (float)o->adam_epsilon,
-                                       .weight_decay = (float)o->weight_decay};
-    return FW_OK;
-}
-
-/* Rank 0 says what lr_scale_rule has made of the learning rate. */
-static void tell_rate(const trainer *t) {
-    const fw_options *o = t->o;
-    if (o->lr_scale_rule == FW_LR_SCALE_NONE || fw_comm_rank(t->job.comm) != 0) return;
-    fw_log_info("learning rate %g x %s(%lld sequences a step / %lld) = %g", o->learning_rate,
-                o->lr_scale_rule == FW_LR_SCALE_SQRT ? "sqrt" : "", (long long)t->course.batch_n,
-                (long long)o->lr_scale_base_batch, t->schedule.peak);
-}
-
-static void tell_start(const trainer *t, int64_t resumed_step, uint64_t memory_available) {
-    if (t->hooks->start == NULL) return;
-    const fw_options *o = t->o;
-    int world = fw_comm_world(t->job.comm);
-    fw_train_summary summary = {.job = &t->job,
-                                .options = o,
-                                .dataset = t->dataset,
-                                .rank = fw_comm_rank(t->job.comm),
-                                .world = world,
-                                .effective_batch =
-                                    o->per_device_train_batch_size * o->gradient_accumulation_steps * world,
-                                .unit_n = fw_batcher_units(t->batcher),
-                                .steps_per_epoch = t->steps_per_epoch,
-                                .step_n = t->step_n,
-                                .warmup_n = t->schedule.warmup_n,
-                                .peak_rate = t->schedule.peak,
-                                .resumed_step = resumed_step,
-                                .memory_available = memory_available};
-    t->hooks->start(t->hooks->context, &summary);
-}
-
-static double epoch_of(const trainer *t, int64_t step) { return fw_course_epochs(&t->course, step); }
-
-static fw_status evaluate(trainer *t, int64_t step) {
+static fw_status evaluate(fw_trainer *t, int64_t step) {
     fw_loss_sum sum;
     uint64_t start_ns = fw_trace_now();
     FW_TRY(fw_step_evaluate(&t->step, t->eval_batcher, &sum));
@@ -180,13 +25,13 @@ static fw_status evaluate(trainer *t, int64_t step) {
     return FW_OK;
 }
 
-static void tell_saved(trainer *t) {
+static void tell_saved(fw_trainer *t) {
     fw_deadline_note(&t->deadline.save_s, fw_host_now_ns() - t->save_begin_ns);
     if (t->hooks->saved != NULL) t->hooks->saved(t->hooks->context, t->state.last_saved_step, t->state.last_checkpoint);
 }
 
 /* The save behind the training, if there is one. */
-static fw_status finish_save(trainer *t) {
+static fw_status finish_save(fw_trainer *t) {
     if (!fw_run_state_is_saving(&t->state)) return FW_OK;
     uint64_t start_ns = fw_trace_now();
     FW_TRY(fw_run_state_finish_save(&t->state));
@@ -195,7 +40,7 @@ static fw_status finish_save(trainer *t) {
     return FW_OK;
 }
 
-static fw_status save(trainer *t, int64_t step) {
+static fw_status save(fw_trainer *t, int64_t step) {
     uint64_t start_ns = fw_trace_now();
     fw_run_progress progress = {.step = step,
                                 .epoch = epoch_of(t, step),
@@ -212,7 +57,7 @@ static fw_status save(trainer *t, int64_t step) {
 }
 
 /* Ranks compare notes after each step: did anybody get a signal or is time short, and who has the largest resident size. */
-static fw_status agree_after_step(trainer *t, bool *stop) {
+static fw_status agree_after_step(fw_trainer *t, bool *stop) {
     enum { GO_ON, TIME_IS_SHORT, SIGNALLED };
     const bool short_of_time = fw_deadline_is_near(&t->deadline, fw_host_now_ns());
     int64_t values[3] = {fw_interrupt_requested() ? SIGNALLED
@@ -230,7 +75,7 @@ static fw_status agree_after_step(trainer *t, bool *stop) {
 
 /* What has crossed since the last reading is the steps'. A gather that follows an update may still run when a step has
  * been reported, and is counted with the next; nothing falls between two readings. */
-static void count_traffic(trainer *t) {
+static void count_traffic(fw_trainer *t) {
     fw_shard_counters now, *sum = &t->traffic;
     const fw_shard_counters *before = &t->read;
     fw_units_get_counters(&t->step.units, &now);
@@ -242,7 +87,7 @@ static void count_traffic(trainer *t) {
     t->read = now;
 }
 
-static fw_status report(trainer *t, int64_t step, const fw_step_result *r, uint64_t ns) {
+static fw_status report(fw_trainer *t, int64_t step, const fw_step_result *r, uint64_t ns) {
     double seconds = (double)ns * 1e-9;
     t->num_tokens += r->token_n;
     t->train_tokens += r->token_n;
@@ -290,16 +135,34 @@ static bool is_due(fw_when when, int64_t every, int64_t step, const fw_course *c
     return when == FW_WHEN_EPOCH && fw_course_ends_epoch(course, step);
 }
 
-static fw_status loop(trainer *t, int64_t first_step) {
+/* Gradients are found, and nothing has changed: the last moment to know what the run goes on from. The wait is not of a step. */
+static fw_status settle(fw_trainer *t, bool *elsewhere, uint64_t *start_ns) {
+    const uint64_t began_ns = fw_host_now_ns();
+    *elsewhere = false;
+    if (t->settled) return FW_OK;
+    FW_TRY(fw_trainer_settle(t, elsewhere));
+    if (*elsewhere) fw_units_get_counters(&t->step.units, &t->read); /* of a step that is none */
+    *start_ns += fw_host_now_ns() - began_ns;
+    return FW_OK;
+}
+
+static fw_status loop(fw_trainer *t) {
     const fw_options *o = t->o;
     fw_units_get_counters(&t->step.units, &t->read);
-    for (int64_t step = first_step + 1; step <= t->step_n; step++) {
+    for (int64_t step = t->first_step + 1; step <= t->step_n; step++) {
+        fw_step_work work;
         fw_step_result result;
+        bool elsewhere;
         uint64_t start_ns = fw_host_now_ns();
         const fw_course_place place = fw_course_at(&t->course, step);
         fw_batcher_skip(t->batcher, place.skip_n);
-        FW_TRY(fw_step_run(&t->step, step, place.epoch, place.step_in_epoch, fw_schedule_rate(&t->schedule, step),
-                           &result));
+        FW_TRY(fw_step_find_gradients(&t->step, step, place.epoch, place.step_in_epoch, &work));
+        FW_TRY(settle(t, &elsewhere, &start_ns));
+        if (elsewhere) {
+            step = t->first_step;
+            continue;
+        }
+        FW_TRY(fw_step_update(&t->step, &work, fw_schedule_rate(&t->schedule, step), &result));
         fw_deadline_note(&t->deadline.step_s, fw_host_now_ns() - start_ns);
         t->eval_loss = NAN;
         bool stop = false;
@@ -324,63 +187,8 @@ static fw_status loop(trainer *t, int64_t first_step) {
     return FW_OK;
 }
 
-/* The rows that are not learnt, with their reasons. */
-static fw_status write_dropped(const trainer *t, const fw_dataset *d, const char *name) {
-    char *path;
-    FW_TRY(fw_path_join(&path, t->o->output_dir, name));
-    fw_status status = fw_dataset_write_dropped(d, path);
-    fw_free(path);
-    return status;
-}
-
-/* Everything up to the first step. */
-static fw_status prepare(trainer *t, int64_t *first_step) {
-    FW_TRY(fw_job_open(&t->job, t->o, (fw_job_needs){.chat = true, .weights_hash = true}));
-    FW_TRY(fw_comm_agree(t->job.comm, fw_options_resolve_batch(&t->resolved, fw_comm_world(t->job.comm))));
-    if (t->hooks->place != NULL)
-        t->hooks->place(t->hooks->context, fw_comm_rank(t->job.comm), fw_comm_world(t->job.comm));
-    FW_TRY(fw_same_options(t->job.comm, t->o));
-    FW_TRY(load_data(t));
-    FW_TRY(fw_comm_agree(t->job.comm, make_batchers(t)));
-    t->course = (fw_course){.unit_n = fw_batcher_units(t->batcher),
-                            .batch_n = t->o->per_device_train_batch_size * t->o->gradient_accumulation_steps *
-                                       fw_comm_world(t->job.comm)};
-    if (t->o->max_time != NULL) FW_TRY(fw_options_read_time(&t->deadline.limit_s, t->o->max_time, "max_time"));
-    t->deadline.save_s = /* until one was measured: a slow disk */
-        (double)fw_checkpoint_bytes(fw_model_trained(&t->job.model), fw_plan_optimizer(t->o), 1) / 200e6;
-    FW_TRY(fw_comm_agree(t->job.comm, count_steps(t)));
-    uint64_t memory_available = fw_host_memory_available();
-    FW_TRY(allocate(t));
-
-    t->state.options = t->o;
-    t->state.job = &t->job;
-    t->state.dataset = t->dataset;
-    t->state.batcher = t->batcher;
-    fw_run_place place;
-    FW_TRY(fw_run_state_begin(&t->state, &place));
-    *first_step = place.step;
-    if (!t->hooks->keeps_nothing) FW_TRY(fw_run_state_try_saving(&t->state));
-    if (!t->hooks->keeps_nothing) FW_TRY(fw_run_state_start_mirror(&t->state, place.step));
-    fw_course_resume(&t->course, place.step, place.epoch_i, place.position);
-    FW_TRY(fw_comm_agree(t->job.comm, count_steps(t)));
-    fw_status status = FW_OK;
-    if (fw_comm_rank(t->job.comm) == 0) {
-        status = fw_metrics_open(&t->metrics, t->o->output_dir, *first_step);
-        if (status == FW_OK) status = write_dropped(t, t->dataset, "dropped.jsonl");
-        if (status == FW_OK && t->o->eval_dataset != NULL)
-            status = write_dropped(t, t->eval_dataset, "dropped_eval.jsonl");
-    }
-    t->num_tokens = fw_metrics_tokens(t->o->output_dir, *first_step);
-    FW_TRY(fw_comm_agree(t->job.comm, status));
-    t->tracing = true;
-    FW_TRY(fw_run_trace_begin(t->job.comm, t->o->trace));
-    tell_rate(t);
-    tell_start(t, *first_step, memory_available);
-    return FW_OK;
-}
-
 /* Ranks wait for each other, so the one that waits longest says what communication costs. */
-static fw_status agree_on_waits(trainer *t) {
+static fw_status agree_on_waits(fw_trainer *t) {
     int64_t values[2] = {(int64_t)t->traffic.wait_ns, (int64_t)t->traffic.busy_ns};
     FW_TRY(fw_comm_max_i64(t->job.comm, values, 2));
     t->traffic.wait_ns = (uint64_t)values[0];
@@ -388,7 +196,7 @@ static fw_status agree_on_waits(trainer *t) {
     return FW_OK;
 }
 
-static fw_status load_best(trainer *t) {
+static fw_status load_best(fw_trainer *t) {
     int64_t step;
     double eval_loss = NAN;
     FW_TRY(fw_run_state_load_best(&t->state, &step, &eval_loss));
@@ -397,7 +205,7 @@ static fw_status load_best(trainer *t) {
     return FW_OK;
 }
 
-static fw_status finish(trainer *t, fw_status loop_status) {
+static fw_status finish(fw_trainer *t, fw_status loop_status) {
     char *model_dir = NULL;
     FW_TRY(finish_save(t));
     FW_TRY(agree_on_waits(t));
@@ -433,7 +241,7 @@ static fw_status finish(trainer *t, fw_status loop_status) {
 
 /* The other ranks have left, or are about to: what is left to copy is rank 0's alone. A mirror that fails makes the run fail
  * where nothing else did, since otherwise nobody would look. */
-static fw_status finish_mirror(trainer *t, fw_status status, bool *reports) {
+static fw_status finish_mirror(fw_trainer *t, fw_status status, bool *reports) {
     if (t->state.mirror == NULL || (status != FW_OK && status != FW_ERR_INTERRUPTED)) return status;
     double wait_s;
     FW_TRY(fw_options_read_time(&wait_s, t->o->mirror_timeout, "mirror_timeout"));
@@ -458,7 +266,7 @@ static fw_status finish_mirror(trainer *t, fw_status status, bool *reports) {
 }
 
 fw_status fw_train_run(const fw_options *options, const fw_train_hooks *hooks, bool *reports) {
-    trainer *t;
+    fw_trainer *t;
     FW_TRY(FW_NEW(t));
     t->resolved = *options;
     t->o = &t->resolved;
@@ -468,10 +276,9 @@ fw_status fw_train_run(const fw_options *options, const fw_train_hooks *hooks, b
     t->deadline.begin_ns = fw_host_now_ns();
     fw_interrupt_install();
 
-    int64_t first_step = 0;
-    fw_status status = prepare(t, &first_step);
+    fw_status status = fw_trainer_prepare(t);
     if (status == FW_OK) {
-        status = loop(t, first_step);
+        status = loop(t);
         if (status == FW_OK || status == FW_ERR_INTERRUPTED) status = finish(t, status);
     } else if (status == FW_ERR_INTERRUPTED && fw_comm_rank(t->job.comm) == 0)
         fw_log_info("%s", fw_trail_message());

@@ -8,7 +8,7 @@
 #include "config/options.h"
 #include "train/job.h"
 
-/* What is known before the first step. Borrowed for the call. */
+/* What is known before the first step. Borrowed for the call, as all that follows. */
 typedef struct fw_train_summary {
     const fw_job *job;
     const fw_options *options;
@@ -16,11 +16,16 @@ typedef struct fw_train_summary {
     int rank, world;
     int64_t effective_batch; /* micro * accumulation * ranks, in conversations (or bins when packing) */
     int64_t unit_n;          /* conversations, or bins when packing */
+    uint64_t memory_available;
+} fw_train_summary;
+
+/* Where the run begins and how far it goes: known when the checkpoint that it goes on from is, before the first update. */
+typedef struct fw_train_course {
+    const fw_options *options;
     int64_t steps_per_epoch, step_n, warmup_n;
     double peak_rate;     /* the learning rate after warm-up, as lr_scale_rule has it */
     int64_t resumed_step; /* 0: from the start */
-    uint64_t memory_available;
-} fw_train_summary;
+} fw_train_course;
 
 typedef struct fw_train_report {
     int64_t step, step_n;
@@ -55,6 +60,7 @@ typedef struct fw_train_hooks {
     bool keeps_nothing;                                /* the steps only: no checkpoint and no model are written */
     void (*place)(void *context, int rank, int world); /* first of all */
     void (*start)(void *context, const fw_train_summary *summary);
+    void (*course)(void *context, const fw_train_course *course);
     void (*step)(void *context, const fw_train_report *report);
     void (*evaluated)(void *context, int64_t step, double loss, int64_t target_n);
     void (*saved)(void *context, int64_t step, const char *path);

@@ -228,3 +228,13 @@ void fw_test_same_folder(const char *a, const char *b) {
 void fw_test_run_same_final(const char *a, const char *b) {
     fw_test_same_folder(fw_test_run_path(a, "final"), fw_test_run_path(b, "final"));
 }
+
+void fw_test_run_damage(const char *name, int step, int rank_n) {
+    for (int file_n = 1; file_n <= 3; file_n++) {
+        char file[200];
+        snprintf(file, sizeof file, "step-%08d/shard-%05d-model-00001-of-%05d.safetensors", step, rank_n, file_n);
+        const char *path = fw_test_run_path(name, file);
+        if (fw_file_exists(path)) return fw_test_flip_bit(path, fw_test_file_bytes(path) - 7);
+    }
+    fail_msg("%s: rank %d of %d has no file of step %d", name, rank_n - 1, rank_n, step);
+}

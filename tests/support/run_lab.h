@@ -43,6 +43,10 @@ int fw_test_run_wait_for_steps(const fw_test_command *c, const char *name, int l
 /* The process of a rank, started by `parent`; 0: there is none. */
 pid_t fw_test_run_rank(pid_t parent, int rank);
 
+/* Flip a bit at the end of what the last of rank_n ranks has written of a checkpoint: in its last tensor, a second moment with
+ * AdamW. */
+void fw_test_run_damage(const char *name, int step, int rank_n);
+
 /* The same bytes; the same names and bytes at all levels. Failing, they name the file. */
 void fw_test_same_file(const char *a, const char *b);
 void fw_test_same_folder(const char *a, const char *b);

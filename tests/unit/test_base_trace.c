@@ -111,7 +111,7 @@ static void test_ranks_append_in_turn(void **state) {
         snprintf(name, sizeof name, "rank %d", rank);
         assert_string_equal(text(metadata(file, "process_name", rank, 0), "name"), name);
         assert_int_equal(number(metadata(file, "process_sort_index", rank, 0), "sort_index"), rank);
-        const char *const lanes[] = {"step", "compute", "wait", "communication", "host"};
+        const char *const lanes[] = {"step", "compute", "wait", "communication", "host", "behind"};
         for (int lane = 0; lane < FW_TRACE_LANE_N; lane++) {
             assert_string_equal(text(metadata(file, "thread_name", rank, lane), "name"), lanes[lane]);
             assert_int_equal(number(metadata(file, "thread_sort_index", rank, lane), "sort_index"), lane);

@@ -2,7 +2,6 @@
  * is what it would have been without it, to the bit; with no sound one left, the run from its first step. */
 #include "base/file.h"
 #include "support/run_lab.h"
-#include "support/tiny_model.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,19 +13,6 @@
 #include <string.h>
 
 enum { RANK_N = 3 };
-
-/* In the last tensor of the file of the last rank: in a second moment. */
-static void damage(const char *name, int step) {
-    char file[128];
-    snprintf(file, sizeof file, "step-%08d/shard-%05d-model-00001-of-", step, RANK_N);
-    for (int file_n = 1; file_n <= 3; file_n++) {
-        char whole[200];
-        snprintf(whole, sizeof whole, "%s%05d.safetensors", file, file_n);
-        const char *path = fw_test_run_path(name, whole);
-        if (fw_file_exists(path)) return fw_test_flip_bit(path, fw_test_file_bytes(path) - 7);
-    }
-    fail_msg("%s: no file %s...", name, file);
-}
 
 /* Runs to step 6, and wants a warning for each of the damaged ones. */
 static void finish(const char *name, const char *strategy, int damaged_n) {
@@ -70,8 +56,8 @@ static void test_strategies(void **state) {
                      "--max_steps 4 --save_steps 2 --lr_scheduler_type constant --strategy %s --num_processes %d",
                      strategies[i], RANK_N);
             assert_int_equal(fw_test_run_train(name, 0, words), 0);
-            damage(name, 4);
-            if (damaged_n == 2) damage(name, 2);
+            fw_test_run_damage(name, 4, RANK_N);
+            if (damaged_n == 2) fw_test_run_damage(name, 2, RANK_N);
             finish(name, strategies[i], damaged_n);
             same_losses(name, straight);
         }
@@ -95,7 +81,7 @@ static void test_none_sound(void **state) {
     fw_test_command c;
     fw_test_run_args a;
     assert_int_equal(fw_test_run_train("none", 0, "--max_steps 4 --save_steps 2 --num_processes 3"), 0);
-    damage("none", 2);
+    fw_test_run_damage("none", 2, RANK_N);
     assert_int_equal(fw_dir_remove(fw_test_run_path("none", "step-00000004")), FW_OK);
     refused_strictly("none", "there is no checkpoint before it");
     assert_int_equal(fw_dir_make(fw_test_run_path("none", "step-00000004")), FW_OK);
@@ -115,7 +101,7 @@ static void test_refused(void **state) {
     (void)state;
     char words[1024];
     assert_int_equal(fw_test_run_train("named", 0, "--max_steps 4 --save_steps 2 --num_processes 3"), 0);
-    damage("named", 4);
+    fw_test_run_damage("named", 4, RANK_N);
     refused_strictly("named", "without --resume_strict the checkpoint before it would be taken");
     snprintf(words, sizeof words, "--max_steps 6 --num_processes 2 --resume_from_checkpoint %s",
              fw_test_run_path("named", "step-00000004"));
