@@ -21,6 +21,9 @@ static void warn(const fw_plan_report *r, const fw_options *o) {
         fw_log_warning("--max_length %lld is more than the %lld tokens that the model was made for "
                        "(max_position_embeddings)",
                        (long long)o->max_length, (long long)made_for);
+    if (r->model.config.is_packed && o->method == FW_METHOD_LORA)
+        fw_log_info("%s is in 4 bits already (quantization_config), and stays so beside an adapter: qlora",
+                    o->model_name_or_path);
 }
 
 fw_status fw_cli_plan(const fw_options *o) {

@@ -47,22 +47,20 @@ static fw_status set_optimizer(fw_foreign *f, const fw_leaf *leaf) {
     return fw_foreign_refuse(f, coupled, "finewire's weight decay is decoupled (AdamW); write true");
 }
 
-/* SGD's. */
-static fw_status set_momentum(fw_foreign *f, const fw_leaf *leaf) {
-    char text[64];
-    snprintf(text, sizeof text, "momentum=%.40s", leaf->text);
-    return fw_foreign_set(f, leaf, "optim_args", text);
-}
-
-/* Bounds of Lamb's trust ratio: both become one option, by whichever comes first. */
-static fw_status set_coeff(fw_foreign *f, const fw_leaf *leaf) {
-    const fw_leaf *least = fw_foreign_find(f, "optimizer.params.min_coeff"),
-                  *most = fw_foreign_find(f, "optimizer.params.max_coeff");
-    char text[128];
-    if (least != NULL && most != NULL && leaf == most) return FW_OK;
-    snprintf(text, sizeof text, "%s%.30s%s%s%.30s", least == NULL ? "" : "min_coeff=", least == NULL ? "" : least->text,
-             least != NULL && most != NULL ? "," : "",
-             most == NULL ? "" : "max_coeff=", most == NULL ? "" : most->text);
+/* What only SGD or only Lamb takes: all of it becomes one option, by the first that is there. */
+static fw_status set_optim_args(fw_foreign *f, const fw_leaf *leaf) {
+    static const char *const keys[] = {"momentum", "dampening", "nesterov", "min_coeff", "max_coeff"};
+    char text[256] = "", path[64];
+    bool first = true;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        snprintf(path, sizeof path, "optimizer.params.%s", keys[i]);
+        const fw_leaf *found = fw_foreign_find(f, path);
+        if (found == NULL) continue;
+        if (first && found != leaf) return FW_OK;
+        const size_t used = strlen(text);
+        snprintf(text + used, sizeof text - used, "%s%s=%.30s", first ? "" : ",", keys[i], found->text);
+        first = false;
+    }
     return fw_foreign_set(f, leaf, "optim_args", text);
 }
 
@@ -117,9 +115,11 @@ static const fw_foreign_row rows[] = {
     {.path = "optimizer.params.eps", .option = "adam_epsilon"},
     {.path = "optimizer.params.weight_decay", .option = "weight_decay"},
     {.path = "optimizer.params.adam_w_mode"},
-    {.path = "optimizer.params.momentum", .call = set_momentum},
-    {.path = "optimizer.params.min_coeff", .call = set_coeff},
-    {.path = "optimizer.params.max_coeff", .call = set_coeff},
+    {.path = "optimizer.params.momentum", .call = set_optim_args},
+    {.path = "optimizer.params.dampening", .call = set_optim_args},
+    {.path = "optimizer.params.nesterov", .call = set_optim_args},
+    {.path = "optimizer.params.min_coeff", .call = set_optim_args},
+    {.path = "optimizer.params.max_coeff", .call = set_optim_args},
     {.path = "optimizer.params.torch_adam"},
     {.path = "optimizer.params.fused"},
     {.path = "optimizer.params.bias_correction", .allowed = "true", .remark = "AdamW here corrects the bias"},

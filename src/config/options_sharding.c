@@ -214,7 +214,15 @@ static fw_status resolve_offload(fw_options *o) {
             fw_offload_words[o->offload_params]);
     const bool whole = o->strategy == FW_STRATEGY_DDP || o->strategy == FW_STRATEGY_ZERO1 ||
                        o->strategy == FW_STRATEGY_ZERO2 || o->strategy == FW_STRATEGY_HSDP_ZERO2;
-    if (o->offload_params != FW_OFFLOAD_NONE && whole && (o->num_processes > 1 || o->gpus > 1))
+    const bool several = o->num_processes > 1 || o->gpus > 1;
+    if (o->offload_params != FW_OFFLOAD_NONE && whole && several &&
+        from(o, FW_OPTION_offload_params) == FW_FROM_DEFAULT)
+        return fw_fail(FW_ERR_OPTION,
+                       "%s offloads weights too, and strategy %s keeps all of them on every rank; use full_shard or "
+                       "hybrid_shard (zero3, hsdp), or offload_optimizer cpu instead",
+                       o->fsdp_cpu_offload ? "fsdp_cpu_offload (FSDP's offload_params)" : "\"offload\" in fsdp",
+                       fw_strategy_words[o->strategy]);
+    if (o->offload_params != FW_OFFLOAD_NONE && whole && several)
         return contradiction(o, FW_OPTION_offload_params, FW_OPTION_strategy,
                              "only zero3 and hsdp share out the weights, others keep all of them on every rank; write "
                              "strategy zero3, or leave out offload_params");

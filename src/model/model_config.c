@@ -43,17 +43,28 @@ static fw_status parse_architecture(fw_architecture *out, const json_t *object, 
 }
 
 /* Matrices in 4 bits as bitsandbytes has them are read (store/stored_quant.h); every other form is not. */
-static fw_status check_quantisation(const json_t *quantised, const char *where) {
+static fw_status read_quantisation(fw_model_config *out, const json_t *quantised, const char *where) {
     if (quantised == NULL || json_is_null(quantised)) return FW_OK;
     const char *method = json_string_value(json_object_get(quantised, "quant_method"));
     const json_t *four = json_object_get(quantised, "load_in_4bit");
     if (four == NULL) four = json_object_get(quantised, "_load_in_4bit");
-    if (method != NULL && strcmp(method, "bitsandbytes") == 0 && json_is_true(four)) return FW_OK;
+    if (method != NULL && strcmp(method, "bitsandbytes") == 0 && json_is_true(four)) {
+        const char *kind = json_string_value(json_object_get(quantised, "bnb_4bit_quant_type"));
+        out->is_packed = true;
+        out->packed_kind =
+            kind != NULL && strcmp(kind, "nf4") == 0 ? FW_QUANT_NF4 : FW_QUANT_FP4; /* bitsandbytes' default */
+        out->packed_nested = json_is_true(json_object_get(quantised, "bnb_4bit_use_double_quant"));
+        return FW_OK;
+    }
+    const bool eight = method != NULL && strcmp(method, "bitsandbytes") == 0;
     return fw_fail(
         FW_ERR_INPUT,
         "%s: \"quantization_config\": of quantised folders only those of bitsandbytes in 4 bits are read, not "
-        "\"quant_method\" %.40s; use the 16-bit original",
-        where, method == NULL ? "(none)" : method);
+        "%s%.40s; use the 16-bit original",
+        where, eight ? "in 8 bits" : "\"quant_method\" ",
+        eight            ? ""
+        : method == NULL ? "(none)"
+                         : method);
 }
 
 /* Keys whose presence (other than null, false, 0) means mathematics that is not here. */
@@ -65,7 +76,6 @@ static fw_status refuse_foreign_keys(const json_t *object, const char *where) {
         if (value != NULL && !json_is_null(value) && !(json_is_integer(value) && json_integer_value(value) == 0))
             return fw_fail(FW_ERR_INPUT, "%s: \"%s\": mixture-of-experts models are not supported", where, mixture[i]);
     }
-    FW_TRY(check_quantisation(json_object_get(object, "quantization_config"), where));
     static const char *const must_be[][2] = {{"attention_dropout", "0"},
                                              {"partial_rotary_factor", "1"},
                                              {"final_logit_softcapping", "0"},
@@ -192,6 +202,7 @@ fw_status fw_model_config_parse(fw_model_config *c, const json_t *object, const 
     if (!json_is_object(object)) return fw_fail(FW_ERR_INPUT, "%s: a JSON object is needed", where);
     FW_TRY(parse_architecture(&c->architecture, object, where));
     FW_TRY(refuse_foreign_keys(object, where));
+    FW_TRY(read_quantisation(c, json_object_get(object, "quantization_config"), where));
     FW_TRY(parse_activation(object, where));
     FW_TRY(refuse_sliding_window(c->architecture, object, where));
     FW_TRY(parse_sizes(c, object, where));

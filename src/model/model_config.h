@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "base/status.h"
+#include "quant/quant.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -47,6 +48,10 @@ typedef struct fw_model_config {
     bool qk_norm;     /* Qwen3 */
     bool tied;        /* tie_word_embeddings: the head is the embedding */
     fw_rope_config rope;
+    bool
+        is_packed; /* its matrices are in 4 bits as bitsandbytes has them: what config.json says, which the files may not */
+    fw_quant_kind packed_kind;
+    bool packed_nested;
 } fw_model_config;
 
 /* Read DIR/config.json. Errors: FW_ERR_INPUT naming file, key and value. */

@@ -25,6 +25,12 @@ static fw_status take_options(fw_plan_scenario *s, const fw_options *o) {
     s->optim = o->optim;
     s->adapter_r = o->lora_r;
     s->packed = fw_plan_packed_options(o);
+    const fw_model_config *config = &s->model->config;
+    if (config->is_packed) { /* what is in 4 bits stays so beside an adapter */
+        s->packed.kind = config->packed_kind;
+        s->packed.nested = config->packed_nested;
+        if (s->method == FW_METHOD_LORA) s->method = FW_METHOD_QLORA;
+    }
     FW_TRY(fw_wrap_check_class(o->fsdp_transformer_layer_cls_to_wrap, s->model->config.architecture));
     if (s->batch * s->length > INT32_MAX)
         return fw_fail(FW_ERR_OPTION,

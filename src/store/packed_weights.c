@@ -121,6 +121,7 @@ done:
 static fw_status take_stored(fw_packed_weights *w, const fw_param *p) {
     fw_stored_quant q;
     FW_TRY(fw_stored_quant_open(&q, w->folder, p->name, p->rows, p->cols));
+    FW_TRY(fw_stored_quant_check(&q, w->folder, p->name));
     const bool same =
         memcmp(w->map4, q.map4, sizeof w->map4) == 0 && (!q.nested || memcmp(w->map8, q.map8, sizeof w->map8) == 0);
     if (w->has_maps && !same)

@@ -30,7 +30,7 @@ void fw_packed_weights_init(fw_packed_weights *out, const fw_model_folder *folde
 void fw_packed_weights_fini(fw_packed_weights *w); /* takes a zeroed one */
 
 /* For fw_shard_load_words: words [first, first + n) of a unit. context: a fw_packed_weights. Errors: FW_ERR_INPUT (a weight
- * is no number: names tensor and element), FW_ERR_NOMEM. */
+ * or a scale is no number: names tensor and element), FW_ERR_NOMEM. */
 fw_status fw_packed_read_words(void *context, int32_t unit, int64_t first, int64_t n, uint16_t *out);
 
 /* Numbers [first, first + n) of the frozen parameter `param` as the model will compute with them, in fp32: what is packed is

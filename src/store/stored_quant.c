@@ -69,6 +69,18 @@ static fw_status want(const uint8_t **data, const fw_model_folder *folder, const
     return FW_OK;
 }
 
+/* The codes, which bnb_4bit_quant_storage may have as numbers of another type: the bytes are the same. */
+static fw_status want_codes(fw_stored_quant *q, const fw_model_folder *folder, const char *name) {
+    const fw_safetensors *file = NULL;
+    const fw_stored_tensor *t = find(folder, name, "", &file);
+    const bool holds_codes = t != NULL && (t->dtype == FW_STORED_BF16 || t->dtype == FW_STORED_F16 ||
+                                           t->dtype == FW_STORED_F32 || t->dtype == FW_STORED_F64);
+    if (!holds_codes || t->bytes != (size_t)fw_quant_code_bytes(q->n))
+        return want(&q->code, folder, name, "", FW_STORED_U8, fw_quant_code_bytes(q->n));
+    q->code = file->mapping.data + t->offset_bytes;
+    return FW_OK;
+}
+
 static bool is_shape(const json_t *shape, int64_t rows, int64_t cols) {
     return json_is_array(shape) && json_array_size(shape) == 2 &&
            json_integer_value(json_array_get(shape, 0)) == rows && json_integer_value(json_array_get(shape, 1)) == cols;
@@ -118,24 +130,42 @@ static fw_status open_state(fw_stored_quant *q, const fw_model_folder *folder, c
     return status;
 }
 
+static float float_at(const uint8_t *base, int64_t i) {
+    float value;
+    memcpy(&value, base + (size_t)i * sizeof value, sizeof value);
+    return value;
+}
+
+/* What is multiplied must be numbers: one that is not would spoil a training much later, without a name. */
+static fw_status check_numbers(const fw_model_folder *folder, const char *name, const char *suffix, const uint8_t *data,
+                               int64_t n) {
+    for (int64_t i = 0; i < n; i++)
+        if (!isfinite(float_at(data, i)))
+            return fw_fail(FW_ERR_INPUT, "%s: tensor %s%s: element %lld is %g; the folder is damaged", folder->dir,
+                           name, suffix, (long long)i, (double)float_at(data, i));
+    return FW_OK;
+}
+
+fw_status fw_stored_quant_check(const fw_stored_quant *q, const fw_model_folder *folder, const char *name) {
+    FW_TRY(check_numbers(folder, name, ".quant_map", q->map4, FW_QUANT_MAP4_N));
+    if (!q->nested) return check_numbers(folder, name, ".absmax", q->absmax, q->block_n);
+    FW_TRY(check_numbers(folder, name, ".nested_quant_map", q->map8, FW_QUANT_MAP8_N));
+    return check_numbers(folder, name, ".nested_absmax", q->nested_absmax,
+                         fw_quant_block_n(q->block_n, q->nested_block));
+}
+
 fw_status fw_stored_quant_open(fw_stored_quant *q, const fw_model_folder *folder, const char *name, int64_t rows,
                                int64_t cols) {
     *q = (fw_stored_quant){.n = rows * cols};
     FW_TRY(open_state(q, folder, name, rows, cols));
     q->block_n = fw_quant_block_n(q->n, q->block);
-    FW_TRY(want(&q->code, folder, name, "", FW_STORED_U8, fw_quant_code_bytes(q->n)));
+    FW_TRY(want_codes(q, folder, name));
     FW_TRY(want(&q->map4, folder, name, ".quant_map", FW_STORED_F32, FW_QUANT_MAP4_N));
     if (!q->nested) return want(&q->absmax, folder, name, ".absmax", FW_STORED_F32, q->block_n);
     FW_TRY(want(&q->absmax, folder, name, ".absmax", FW_STORED_U8, q->block_n));
     FW_TRY(want(&q->map8, folder, name, ".nested_quant_map", FW_STORED_F32, FW_QUANT_MAP8_N));
     return want(&q->nested_absmax, folder, name, ".nested_absmax", FW_STORED_F32,
                 fw_quant_block_n(q->block_n, q->nested_block));
-}
-
-static float float_at(const uint8_t *base, int64_t i) {
-    float value;
-    memcpy(&value, base + (size_t)i * sizeof value, sizeof value);
-    return value;
 }
 
 static float scale_of(const fw_stored_quant *q, int64_t b) {

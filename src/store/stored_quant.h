@@ -1,4 +1,5 @@
-/* A matrix in 4 bits as bitsandbytes stores it in safetensors files, beside its codes (NAME, U8 [bytes, 1]):
+/* A matrix in 4 bits as bitsandbytes stores it in safetensors files, beside its codes (NAME, U8 [bytes, 1], or as many bytes
+ * in numbers of another type):
  *
  *   NAME.absmax                          F32 [blocks]; nested: U8 [blocks]
  *   NAME.quant_map                       F32 [16]
@@ -30,6 +31,8 @@ bool fw_stored_quant_belongs(const fw_model_folder *folder, const char *tensor);
 /* Checked against the shape [rows, cols] that the model wants. Error: FW_ERR_INPUT naming file, tensor and value. */
 fw_status fw_stored_quant_open(fw_stored_quant *out, const fw_model_folder *folder, const char *name, int64_t rows,
                                int64_t cols);
+/* Maps and scales are finite. Error: FW_ERR_INPUT naming folder, tensor and element. */
+fw_status fw_stored_quant_check(const fw_stored_quant *q, const fw_model_folder *folder, const char *name);
 /* Numbers [first, first + n), as bitsandbytes dequantises them, before they are rounded to 16 bits. */
 void fw_stored_quant_read(const fw_stored_quant *q, int64_t first, int64_t n, float *out);
 

@@ -93,8 +93,15 @@ static fw_status init_packed(fw_job *job, const fw_options *o) {
     bool *stored = NULL;
     if (frozen == NULL) return FW_OK;
     const bool asked = fw_job_packs(&how, job, o);
+    const fw_packed_options wanted = how;
     FW_TRY(fw_packed_find_stored(&stored, &how, &job->folder, frozen));
     if (stored == NULL && !asked) return FW_OK;
+    const bool other_kind = how.kind != wanted.kind && fw_options_given(o, FW_OPTION_bnb_4bit_quant_type),
+               other_nesting = how.nested != wanted.nested && fw_options_given(o, FW_OPTION_use_bnb_nested_quant);
+    if (stored != NULL && (other_kind || other_nesting) && fw_comm_rank(job->comm) == 0)
+        fw_log_warning("%s is in 4 bits already, %s%s, and is taken as it is; %s has no effect", job->model_dir,
+                       fw_quant_kind_name(how.kind), how.nested ? " nested" : "",
+                       other_kind ? "bnb_4bit_quant_type" : "use_bnb_nested_quant");
     job->is_packed = true;
     const fw_status status = fw_packed_table_init(&job->packed, frozen, &how, stored, job->model.t);
     fw_free(stored);

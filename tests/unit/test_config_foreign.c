@@ -152,6 +152,71 @@ static void test_deepspeed(void **state) {
     fw_options_fini(&o);
 }
 
+/* Optimizers and what they take, by DeepSpeed's names. */
+static void test_optimizers(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        fw_optim optim;
+        const char *arguments;
+    } cases[] = {{"{\"type\": \"Adam8bit\"}", FW_OPTIM_ADAMW_8BIT, NULL},
+                 {"{\"type\": \"AdamW8bit\"}", FW_OPTIM_ADAMW_8BIT, NULL},
+                 {"{\"type\": \"Adam\", \"params\": {\"torch_adam\": true}}", FW_OPTIM_ADAMW, NULL},
+                 {"{\"type\": \"FusedLion\"}", FW_OPTIM_LION, NULL},
+                 {"{\"type\": \"Adafactor\"}", FW_OPTIM_ADAFACTOR, NULL},
+                 {"{\"type\": \"SGD\", \"params\": {\"momentum\": 0.9}}", FW_OPTIM_SGD, "momentum=0.9"},
+                 {"{\"type\": \"SGD\", \"params\": {\"nesterov\": true, \"momentum\": 0.9}}", FW_OPTIM_SGD,
+                  "momentum=0.9,nesterov=true"},
+                 {"{\"type\": \"SGD\", \"params\": {\"dampening\": 0.1, \"momentum\": 0.5}}", FW_OPTIM_SGD,
+                  "momentum=0.5,dampening=0.1"},
+                 {"{\"type\": \"Lamb\", \"params\": {\"max_coeff\": 10, \"min_coeff\": 0.01}}", FW_OPTIM_LAMB,
+                  "min_coeff=0.01,max_coeff=10"},
+                 {"{\"type\": \"Lamb\", \"params\": {\"max_coeff\": 10}}", FW_OPTIM_LAMB, "max_coeff=10"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        fw_options o;
+        char text[256];
+        snprintf(text, sizeof text, "{\"optimizer\": %s}", cases[i].text);
+        assert_int_equal(deepspeed(&o, text), FW_OK);
+        assert_int_equal(o.optim, cases[i].optim);
+        assert_int_equal(o.optim_args == NULL, cases[i].arguments == NULL);
+        if (o.optim_args != NULL) assert_string_equal(o.optim_args, cases[i].arguments);
+        fw_options_fini(&o);
+    }
+}
+
+/* Where state and weights are kept, by the names of others. */
+static void test_offload(void **state) {
+    (void)state;
+    static const struct {
+        bool json;
+        const char *text;
+        fw_offload optimizer, params;
+        const char *dir;
+    } cases[] = {
+        {1, "{\"zero_optimization\": {\"offload_optimizer\": null}}", FW_OFFLOAD_NONE, FW_OFFLOAD_NONE, NULL},
+        {1, "{\"zero_optimization\": {\"stage\": 2, \"cpu_offload\": true}}", FW_OFFLOAD_CPU, FW_OFFLOAD_NONE, NULL},
+        {1,
+         "{\"zero_optimization\": {\"stage\": 3, \"offload_optimizer\": {\"device\": \"nvme\", \"nvme_path\": \"/n\"}, "
+         "\"offload_param\": {\"device\": \"nvme\", \"nvme_path\": \"/n\", \"buffer_count\": 5}}}",
+         FW_OFFLOAD_NVME, FW_OFFLOAD_NVME, "/n"},
+        {0,
+         "distributed_type: DEEPSPEED\ndeepspeed_config: {zero_stage: 3, offload_optimizer_device: nvme, "
+         "offload_optimizer_nvme_path: /n, offload_param_device: cpu}",
+         FW_OFFLOAD_NVME, FW_OFFLOAD_CPU, "/n"},
+        {0, "distributed_type: FSDP\nfsdp_config: {fsdp_offload_params: true}", FW_OFFLOAD_CPU, FW_OFFLOAD_CPU, NULL},
+        {0, "distributed_type: FSDP\nfsdp_config: {fsdp_offload_params: false}", FW_OFFLOAD_NONE, FW_OFFLOAD_NONE,
+         NULL}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        fw_options o;
+        assert_int_equal(cases[i].json ? deepspeed(&o, cases[i].text) : accelerate(&o, cases[i].text), FW_OK);
+        assert_int_equal(o.offload_optimizer, cases[i].optimizer);
+        assert_int_equal(o.offload_params, cases[i].params);
+        assert_int_equal(o.offload_dir == NULL, cases[i].dir == NULL);
+        if (o.offload_dir != NULL) assert_string_equal(o.offload_dir, cases[i].dir);
+        fw_options_fini(&o);
+    }
+}
+
 static void test_refusals(void **state) {
     (void)state;
     static const struct {
@@ -357,6 +422,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_accelerate),
         cmocka_unit_test(test_deepspeed),
+        cmocka_unit_test(test_optimizers),
+        cmocka_unit_test(test_offload),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_precedence),
         cmocka_unit_test(test_maps_in_recipes),

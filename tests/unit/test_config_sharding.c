@@ -215,6 +215,10 @@ static void test_refusals(void **state) {
          "offload_params is nvme (the command line) contradicts strategy is ddp (the command line); only zero3 and "
          "hsdp share out the weights, others keep all of them on every rank; write strategy zero3, or leave out "
          "offload_params"},
+        {"fsdp: shard_grad_op offload\nnum_processes: 2", "",
+         "\"offload\" in fsdp offloads weights too, and strategy zero2 keeps all of them on every rank; use full_shard "
+         "or "
+         "hybrid_shard (zero3, hsdp), or offload_optimizer cpu instead"},
         {"fsdp: full_shard offload\noffload_optimizer: none", "",
          "offload_optimizer is none (the recipe:2) contradicts fsdp is full_shard offload (the recipe:1); FSDP's "
          "offload means "
