@@ -79,8 +79,8 @@ static fw_status read_names(fw_recipe *r, const yaml_event_t *value, fw_strbuf *
 static bool takes_names(fw_option_id id, yaml_event_type_t type) {
     if (type == YAML_MAPPING_START_EVENT)
         return id == FW_OPTION_lora_rank_pattern || id == FW_OPTION_lora_alpha_pattern;
-    return id == FW_OPTION_lora_target_modules || id == FW_OPTION_lora_modules_to_save ||
-           id == FW_OPTION_lora_layers_to_transform;
+    return id == FW_OPTION_lora_target_modules || id == FW_OPTION_lora_exclude_modules ||
+           id == FW_OPTION_lora_modules_to_save || id == FW_OPTION_lora_layers_to_transform;
 }
 
 static fw_status apply(fw_recipe *r, const char *key, const yaml_event_t *value, fw_option_place place) {

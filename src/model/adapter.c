@@ -53,7 +53,7 @@ static fw_status unknown_name(const char *option, const char *name) {
     fw_nearest nearest;
     fw_nearest_start(&nearest, name);
     for (int i = 0; i < FW_LINEAR_N; i++) fw_nearest_offer(&nearest, strchr(linear_names[i], '.') + 1);
-    const bool targets = strcmp(option, "lora_target_modules") == 0;
+    const bool targets = strcmp(option, "lora_modules_to_save") != 0;
     for (size_t i = 0; !targets && i < sizeof others / sizeof others[0]; i++) fw_nearest_offer(&nearest, others[i]);
     if (nearest.best != NULL)
         return fw_fail(FW_ERR_OPTION, "%s names \"%.60s\", which the model does not have; did you mean %s?", option,
@@ -115,12 +115,15 @@ static fw_status is_target(const resolver *r, bool *used, const char *path, bool
     return FW_OK;
 }
 
-static fw_status is_excluded(const resolver *r, const char *path, bool *excluded) {
+static fw_status is_excluded(const resolver *r, bool *used, const char *path, bool *excluded) {
     const char *text = r->a->request.exclude_modules;
     *excluded = false;
     if (text == NULL) return FW_OK;
-    if (text[0] != '[') return fw_module_matches(excluded, path, text, false, "exclude_modules");
-    for (int i = 0; i < r->excluded.n && !*excluded; i++) *excluded = fw_module_has_name(path, r->excluded.name[i]);
+    if (fw_module_is_pattern(text)) return fw_module_matches(excluded, path, text, false, "lora_exclude_modules");
+    for (int i = 0; i < r->excluded.n; i++) {
+        if (!fw_module_has_name(path, r->excluded.name[i])) continue;
+        *excluded = used[i] = true;
+    }
     return FW_OK;
 }
 
@@ -177,6 +180,7 @@ static fw_status all_matched(fw_adapter *a, const fw_module_names *map, const bo
 
 static fw_status choose_linears(const resolver *r, bool *used) {
     bool *const rank_used = used + r->targets.n, *const alpha_used = rank_used + r->ranks.n;
+    bool *const excluded_used = alpha_used + r->alphas.n;
     int64_t adapted_n = 0;
     for (int64_t layer = 0; layer < r->config->L; layer++) {
         for (int i = 0; i < FW_LINEAR_N; i++) {
@@ -184,18 +188,20 @@ static fw_status choose_linears(const resolver *r, bool *used) {
             bool target, excluded;
             linear_path(path, layer, i);
             FW_TRY(is_target(r, used, path, &target));
-            if (!target || is_saved(r, path) || !is_layer_meant(r, layer)) continue;
-            FW_TRY(is_excluded(r, path, &excluded));
-            if (excluded) continue;
+            FW_TRY(is_excluded(r, excluded_used, path, &excluded));
+            if (!target || excluded || is_saved(r, path) || !is_layer_meant(r, layer)) continue;
             FW_TRY(adapt(r, &r->a->linear[layer * FW_LINEAR_N + i], path, rank_used, alpha_used));
             adapted_n++;
         }
     }
-    if (!r->a->request.passes_unknown) FW_TRY(all_used(&r->targets, used, "lora_target_modules"));
+    if (!r->a->request.passes_unknown) {
+        FW_TRY(all_used(&r->targets, used, "lora_target_modules"));
+        FW_TRY(all_used(&r->excluded, excluded_used, "lora_exclude_modules"));
+    }
     if (adapted_n == 0)
         return fw_fail(FW_ERR_OPTION, "lora_target_modules is \"%.100s\", which gives no module an adapter%s",
                        r->a->request.target_modules,
-                       r->a->request.exclude_modules != NULL ? ": see exclude_modules"
+                       r->a->request.exclude_modules != NULL ? ": see lora_exclude_modules"
                        : r->saved.n > 0                      ? ": what lora_modules_to_save names is trained whole"
                                                              : "");
     FW_TRY(all_matched(r->a, &r->ranks, rank_used, "rank_pattern"));
@@ -274,8 +280,8 @@ static fw_status read_texts(resolver *r, const fw_adapter_request *q) {
         return fw_fail(FW_ERR_OPTION, "lora_target_modules is empty; write all-linear or q_proj,v_proj");
     const bool names = strcmp(q->target_modules, "all-linear") != 0 && !fw_module_is_pattern(q->target_modules);
     if (names) FW_TRY(fw_module_names_read_list(&r->targets, q->target_modules, "lora_target_modules"));
-    if (q->exclude_modules != NULL && q->exclude_modules[0] == '[')
-        FW_TRY(fw_module_names_read_list(&r->excluded, q->exclude_modules, "exclude_modules"));
+    if (q->exclude_modules != NULL && !fw_module_is_pattern(q->exclude_modules))
+        FW_TRY(fw_module_names_read_list(&r->excluded, q->exclude_modules, "lora_exclude_modules"));
     FW_TRY(fw_module_names_read_list(&r->saved, q->modules_to_save, "lora_modules_to_save"));
     FW_TRY(fw_module_names_read_list(&r->layers, q->layers_to_transform, "lora_layers_to_transform"));
     FW_TRY(fw_module_names_read_map(&r->ranks, q->rank_pattern, "lora_rank_pattern"));
@@ -296,7 +302,7 @@ fw_status fw_adapter_resolve(fw_adapter *a, const fw_adapter_request *request, c
     FW_TRY_OR(read_texts(&r, request), done);
     FW_TRY_OR(check_targets(&r), done);
     FW_TRY_OR(check_layers(&r), done);
-    FW_TRY_OR(FW_NEW_ARRAY(used, (size_t)(r.targets.n + r.ranks.n + r.alphas.n)), done);
+    FW_TRY_OR(FW_NEW_ARRAY(used, (size_t)(r.targets.n + r.ranks.n + r.alphas.n + r.excluded.n)), done);
     FW_TRY_OR(choose_linears(&r, used), done);
     FW_TRY_OR(choose_whole(&r), done);
     FW_TRY_OR(choose_biases(&r), done);

@@ -47,8 +47,7 @@ typedef struct fw_adapter_request {
     /* "all-linear"; names of modules or the ends of their paths, "q_proj,v_proj" or ["q_proj", "v_proj"]; or, when it has
      * signs that no name has, one regular expression for whole paths ("model.layers.0.self_attn.q_proj"). */
     const char *target_modules;
-    /* Modules that get no adapter though they are targets, as PEFT takes them: a JSON list of names or ends of paths, or one
-     * regular expression for whole paths, which must not begin with "["; NULL: none. */
+    /* Modules that get no adapter though they are targets: names or one expression, in the same ways; NULL: none. */
     const char *exclude_modules;
     const char *modules_to_save;              /* names in the same two ways; NULL: none */
     const char *layers_to_transform;          /* "0,1,5" or "[0, 1, 5]"; NULL: all */

@@ -66,6 +66,7 @@ fw_adapter_request fw_plan_adapter_request(const fw_options *o) {
                                 .alpha = o->lora_alpha,
                                 .dropout = o->lora_dropout,
                                 .target_modules = o->lora_target_modules,
+                                .exclude_modules = o->lora_exclude_modules,
                                 .modules_to_save = o->lora_modules_to_save,
                                 .layers_to_transform = o->lora_layers_to_transform,
                                 .rank_pattern = o->lora_rank_pattern,
@@ -88,7 +89,7 @@ fw_status fw_plan_adapted_model(fw_model *m, const fw_model_config *config, fw_d
     FW_TRY(fw_model_init_adapted(m, config, t, &request));
     fw_adapter_request *kept = &m->adapter.request;
     kept->target_modules = kept->modules_to_save = kept->layers_to_transform = NULL;
-    kept->rank_pattern = kept->alpha_pattern = NULL;
+    kept->rank_pattern = kept->alpha_pattern = kept->exclude_modules = NULL;
     return FW_OK;
 }
 

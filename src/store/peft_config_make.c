@@ -68,11 +68,14 @@ static fw_status list_linear(json_t **out) {
 }
 
 /* Names and ends of names are a list; an expression stays a text. */
-static fw_status read_targets(json_t **out, const char *text) {
-    if (strcmp(text, "all-linear") == 0) return list_linear(out);
-    if (!fw_module_is_pattern(text)) return read_list(out, text, "lora_target_modules");
+static fw_status read_modules(json_t **out, const char *text, const char *option) {
+    if (!fw_module_is_pattern(text)) return read_list(out, text, option);
     *out = json_string(text);
     return *out == NULL ? out_of_memory() : FW_OK;
+}
+
+static fw_status read_targets(json_t **out, const char *text) {
+    return strcmp(text, "all-linear") == 0 ? list_linear(out) : read_modules(out, text, "lora_target_modules");
 }
 
 static json_t *or_null(json_t *value) { return value != NULL ? value : json_null(); }
@@ -91,6 +94,10 @@ fw_status fw_peft_config_make(json_t **out, const fw_adapter_request *r, const c
     FW_TRY_OR(set(o, "auto_mapping", json_null()), done);
     FW_TRY_OR(set(o, "base_model_name_or_path", base == NULL ? json_null() : json_string(base)), done);
     FW_TRY_OR(set(o, "bias", json_string(bias[r->bias])), done);
+    if (r->exclude_modules != NULL) {
+        FW_TRY_OR(read_modules(&value, r->exclude_modules, "lora_exclude_modules"), done);
+        FW_TRY_OR(set(o, "exclude_modules", or_null(value)), done);
+    }
     FW_TRY_OR(set(o, "fan_in_fan_out", json_false()), done);
     FW_TRY_OR(set(o, "inference_mode", json_true()), done);
     FW_TRY_OR(set(o, "init_lora_weights", init_value(r->init)), done);

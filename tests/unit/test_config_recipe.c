@@ -49,9 +49,11 @@ static void test_good(void **state) {
     assert_int_equal(o.seed, 3);
     fw_options_fini(&o);
     text = "use_peft: true\nlora_target_modules:\n  - q_proj\n  - mlp.up_proj\nlayers_to_transform: [0, 2]\n"
-           "rank_pattern: {q_proj: 8, layers.1.mlp.up_proj: 4}\nmodules_to_save: []\n"; /* PEFT's lists and maps */
+           "rank_pattern: {q_proj: 8, layers.1.mlp.up_proj: 4}\nmodules_to_save: []\n"
+           "exclude_modules: [k_proj]\n"; /* PEFT's lists and maps */
     assert_int_equal(read_bytes(&o, text, strlen(text)), FW_OK);
     assert_string_equal(o.lora_target_modules, "q_proj,mlp.up_proj");
+    assert_string_equal(o.lora_exclude_modules, "k_proj");
     assert_string_equal(o.lora_layers_to_transform, "0,2");
     assert_string_equal(o.lora_rank_pattern, "q_proj=8,layers.1.mlp.up_proj=4");
     assert_string_equal(o.lora_modules_to_save, "");

@@ -75,6 +75,36 @@ static void test_targets(void **state) {
     }
 }
 
+static void test_excluded(void **state) {
+    (void)state;
+    static const struct {
+        const char *excluded, *want;
+    } cases[] = {{"k_proj,layers.1.mlp.up_proj", "qvogud|qvogd|qvogud|"},
+                 {"[\"self_attn.q_proj\", \"down_proj\"]", "kvogu|kvogu|kvogu|"},
+                 {".*\\.mlp\\..*", "qkvo|qkvo|qkvo|"},
+                 {"", "qkvogud|qkvogud|qkvogud|"}};
+    fw_model m;
+    char got[64];
+    fw_adapter_request r = basic();
+    r.target_modules = "all-linear";
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        r.exclude_modules = cases[i].excluded;
+        open_model(&m, true, &r);
+        assert_string_equal(pattern_of(&m, got), cases[i].want);
+        fw_model_fini(&m);
+    }
+    const fw_model_config c = tiny(true);
+    r.exclude_modules = "k_proj,k_porj";
+    assert_int_equal(fw_model_init_adapted(&m, &c, FW_F32, &r), FW_ERR_OPTION);
+    assert_non_null(strstr(fw_trail_message(),
+                           "lora_exclude_modules names \"k_porj\", which the model does not have; did you "
+                           "mean k_proj?"));
+    r.passes_unknown = true; /* of a folder */
+    open_model(&m, true, &r);
+    assert_string_equal(pattern_of(&m, got), "qvogud|qvogud|qvogud|");
+    fw_model_fini(&m);
+}
+
 static void test_patterns(void **state) {
     (void)state;
     fw_model m;
@@ -251,9 +281,9 @@ static void test_no_memory(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_targets),  cmocka_unit_test(test_patterns),
-                                       cmocka_unit_test(test_tables),   cmocka_unit_test(test_tied),
-                                       cmocka_unit_test(test_refused),  cmocka_unit_test(test_beginning),
-                                       cmocka_unit_test(test_no_memory)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_targets),   cmocka_unit_test(test_excluded),
+                                       cmocka_unit_test(test_patterns),  cmocka_unit_test(test_tables),
+                                       cmocka_unit_test(test_tied),      cmocka_unit_test(test_refused),
+                                       cmocka_unit_test(test_beginning), cmocka_unit_test(test_no_memory)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
