@@ -101,15 +101,18 @@ static fw_status scan(const char *output_dir, bool remove, char **holds) {
     return status;
 }
 
-static fw_status add_difference(fw_strbuf *out, const char *key, const json_t *was, const json_t *is) {
+/* Of an object that the other run does not have, that it is there is all that helps. */
+static fw_status put_value(fw_strbuf *out, const json_t *value, bool is_object) {
+    if (value == NULL) return fw_strbuf_puts(out, "not set");
+    return is_object ? fw_strbuf_puts(out, "set") : fw_json_dump(out, value, JSON_COMPACT);
+}
+
+static fw_status add_difference(fw_strbuf *out, const char *key, const json_t *was, bool was_object, const json_t *is,
+                                bool is_object) {
     FW_TRY(fw_strbuf_printf(out, "%s%s was ", out->len_bytes ? "; " : "", key));
-    if (was != NULL)
-        FW_TRY(fw_json_dump(out, was, JSON_COMPACT));
-    else
-        FW_TRY(fw_strbuf_puts(out, "not set"));
+    FW_TRY(put_value(out, was, was_object));
     FW_TRY(fw_strbuf_puts(out, " and is "));
-    if (is != NULL) return fw_json_dump(out, is, JSON_COMPACT);
-    return fw_strbuf_puts(out, "not set");
+    return put_value(out, is, is_object);
 }
 
 /* A key of which the value is an object written as one text; NULL for another, and for what cannot be read. */
@@ -132,7 +135,7 @@ static fw_status add_value(fw_strbuf *out, const char *prefix, const char *key, 
     if (inner[0] != NULL && inner[1] != NULL && prefix[0] == 0)
         status = add_differences(out, inner[0], inner[1], key);
     else
-        status = add_difference(out, path, was, is);
+        status = add_difference(out, path, was, inner[0] != NULL, is, inner[1] != NULL);
     json_decref(inner[0]);
     json_decref(inner[1]);
     return status;

@@ -127,6 +127,7 @@ expect 0 "on q_proj v_proj o_proj gate_proj up_proj down_proj of 2 blocks" train
 python3 -c 'import json; assert json.load(open("excluded/final/adapter_config.json"))["exclude_modules"] == ["k_proj"]' ||
   fail "the folder does not say what was excluded"
 expect 0 '"loss"' eval --model model --adapter excluded/final --dataset data.jsonl --json
+expect 2 "adapter was set and is not set" train --model model --dataset data.jsonl --output_dir excluded --max_steps 1
 expect 0 "lora_r has no effect without --use_peft" "${again[@]}" --lora_r 8
 printf 'lora_target_modules: [q_proj, v_proj]\nlora_rank_pattern: {v_proj: 2}\n' >lists.yaml
 expect 0 "adapter = other/final" "${again[@]}" --recipe lists.yaml --use_peft --overwrite_output_dir
