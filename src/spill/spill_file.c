@@ -11,7 +11,8 @@
 #include <unistd.h>
 
 static fw_status fail(const fw_spill_options *o, const char *doing) {
-    return fw_fail(FW_ERR_IO, "%s a file for offloaded state in %s: %s", doing, o->folder, strerror(errno));
+    return fw_fail(FW_ERR_IO, "%s a file for offloaded state in %s: %s; name another folder with --offload_dir", doing,
+                   o->folder, strerror(errno));
 }
 
 static fw_status too_small(const fw_spill_options *o, uint64_t free_bytes) {

@@ -99,6 +99,10 @@ grep -qF "learning rate 0.001 x sqrt(2 sequences a step / 8) = 0.0005" out || { 
 grep -qF "of warm-up; learning rate 0.0005," out || { cat out; fail "the start does not say the rate of the steps"; }
 grep -q '"learning_rate": *0.0005' scaled/metrics.jsonl || fail "the rate of the steps is not the scaled one"
 
+train --output_dir scaled --overwrite_output_dir --num_processes 2 --lr_scale_rule linear --lr_scale_base_batch 8 \
+  --per_device_train_batch_size 1 --save_strategy no --gradient_accumulation_steps 2
+grep -qF "learning rate 0.001 x (4 sequences a step / 8) = 0.0005" out || { cat out; fail "the scaled rate is not told"; }
+
 # DeepSpeed's words
 echo '{"optimizer": {"type": "Lamb", "params": {"lr": 1e-3, "max_coeff": 10, "min_coeff": 0.01}}}' >lamb.json
 expect 2 "has the state of optimizer lion_8bit, and this run's is lamb" train --model model --dataset data.jsonl \

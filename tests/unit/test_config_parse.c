@@ -45,6 +45,36 @@ static const char *refusal(fw_command command, const char *line) {
     return fw_trail_message();
 }
 
+/* Names of TrainingArguments for one optimizer. */
+static void test_optimizer_names(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        fw_optim optim;
+    } cases[] = {{"adamw", FW_OPTIM_ADAMW},
+                 {"adamw_torch", FW_OPTIM_ADAMW},
+                 {"adamw_torch_fused", FW_OPTIM_ADAMW},
+                 {"adamw_8bit", FW_OPTIM_ADAMW_8BIT},
+                 {"adamw_bnb_8bit", FW_OPTIM_ADAMW_8BIT},
+                 {"paged_adamw", FW_OPTIM_PAGED_ADAMW},
+                 {"paged_adamw_32bit", FW_OPTIM_PAGED_ADAMW},
+                 {"paged_adamw_8bit", FW_OPTIM_PAGED_ADAMW_8BIT},
+                 {"lion", FW_OPTIM_LION},
+                 {"lion_32bit", FW_OPTIM_LION},
+                 {"lion_8bit", FW_OPTIM_LION_8BIT},
+                 {"lamb", FW_OPTIM_LAMB},
+                 {"adafactor", FW_OPTIM_ADAFACTOR},
+                 {"sgd", FW_OPTIM_SGD}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        fw_options o;
+        char line[64];
+        snprintf(line, sizeof line, "--optim|%s", cases[i].name);
+        assert_int_equal(parse(&o, FW_COMMAND_TRAIN, line), FW_OK);
+        assert_int_equal(o.optim, cases[i].optim);
+        fw_options_fini(&o);
+    }
+}
+
 static void test_forms(void **state) {
     (void)state;
     fw_options o;
@@ -344,6 +374,7 @@ static void test_nth_allocation_fails(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_forms),
+        cmocka_unit_test(test_optimizer_names),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_warnings),
         cmocka_unit_test(test_warnings_of_choice),
