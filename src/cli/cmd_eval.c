@@ -5,11 +5,17 @@
 #include "cli/terminal.h"
 #include "train/evaluate.h"
 
+#include <math.h>
+#include <stdio.h>
+
+/* JSON has no infinity. */
 static fw_status print_json(const fw_evaluate_result *r) {
+    char perplexity[32] = "null";
+    if (isfinite(r->perplexity)) snprintf(perplexity, sizeof perplexity, "%.9g", r->perplexity);
     return fw_terminal_printf(
-        "{\"loss\": %.9g, \"perplexity\": %.9g, \"targets\": %lld, \"tokens\": %lld, \"conversations\": %lld, "
+        "{\"loss\": %.9g, \"perplexity\": %s, \"targets\": %lld, \"tokens\": %lld, \"conversations\": %lld, "
         "\"left_out\": %lld, \"seconds\": %.6g, \"tokens_per_s\": %.6g, \"peak_bytes\": %llu}\n",
-        r->loss, r->perplexity, (long long)r->target_n, (long long)r->token_n, (long long)r->sample_n,
+        r->loss, perplexity, (long long)r->target_n, (long long)r->token_n, (long long)r->sample_n,
         (long long)r->dropped_n, r->seconds, r->tokens_per_s, (unsigned long long)r->peak_bytes);
 }
 

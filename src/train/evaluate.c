@@ -1,10 +1,19 @@
 #include "train/evaluate.h"
 
 #include "base/host.h"
+#include "base/plural.h"
 #include "plan/job_input.h"
 #include "train/job.h"
 
 #include <math.h>
+
+/* Sums are the same on all ranks. */
+static fw_status check_finite(const fw_loss_sum *sum, const fw_options *o) {
+    if (sum->not_finite == 0) return FW_OK;
+    return fw_fail(FW_ERR_INPUT, "the loss of %lld of %lld target%s is not a finite number: weights of %s are damaged",
+                   (long long)sum->not_finite, (long long)sum->target_n, fw_plural(sum->target_n),
+                   o->adapter == NULL ? o->model_name_or_path : o->adapter);
+}
 
 static fw_status run(fw_job *job, const fw_options *o, fw_dataset **dataset, fw_batcher **batcher,
                      fw_evaluate_result *r) {
@@ -35,6 +44,7 @@ static fw_status run(fw_job *job, const fw_options *o, fw_dataset **dataset, fw_
     fw_loss_sum sum;
     uint64_t start_ns = fw_host_now_ns();
     FW_TRY(fw_step_evaluate(&step, *batcher, &sum));
+    FW_TRY(fw_comm_agree(job->comm, check_finite(&sum, o)));
     r->seconds = (double)(fw_host_now_ns() - start_ns) * 1e-9;
     r->loss = fw_loss_mean(&sum);
     r->perplexity = exp(r->loss);

@@ -91,6 +91,7 @@ for value in nan inf; do
   for part in lora_A lora_B; do
     printf '%s\n' "k = [k for k in tensors if '$part' in k][-1]" \
       "tensors[k][2] = struct.pack('<f', float('$value')) + tensors[k][2][4:]" | change $plain damaged
+    expect 3 "is not a finite number: weights of damaged are damaged" "${try[@]}" --adapter damaged
     expect 3 "it is damaged" merge damaged --output broken --check_tokens 0
     grep -qF "$part.weight has $value as element 0" out || { echo "the tensor is not named"; cat out; failed=1; }
     [ -z "$(ls -d broken* .broken* 2>/dev/null)" ] || { echo "a refused merge left a folder"; failed=1; }
