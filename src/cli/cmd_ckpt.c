@@ -18,8 +18,8 @@ static fw_status report(json_t *all, const char *path, fw_status status, bool fa
                               json_pack("{s:s, s:b, s:s*}", "path", path, "sound", status == FW_OK, "why", why));
         return FW_OK;
     }
-    return why == NULL ? fw_terminal_printf("%s: sound%s\n", path, fast ? " (weights not read)" : "")
-                       : fw_terminal_printf("%s: damaged: %s\n", path, why);
+    if (why == NULL) return fw_terminal_printf("%s: sound%s\n", path, fast ? " (weights not read)" : "");
+    return fw_terminal_printf("%s: %s: %s\n", path, status == FW_ERR_INPUT ? "damaged" : "cannot be checked", why);
 }
 
 fw_status fw_cli_ckpt_verify(const fw_options *o) {
@@ -27,16 +27,18 @@ fw_status fw_cli_ckpt_verify(const fw_options *o) {
     FW_TRY(fw_checkpoint_find_all(&list, o->checkpoint));
     json_t *all = o->json ? json_pack("{s:b, s:[]}", "fast", o->fast, "checkpoints") : NULL;
     size_t damaged_n = 0;
+    fw_status first = FW_OK; /* that is no damage, of those that cannot be checked */
     fw_threads *threads = NULL;
     fw_status status = fw_threads_create_for_host(&threads);
     if (list.found_n == 0) status = fw_fail(FW_ERR_INPUT, "%s holds no checkpoints", o->checkpoint);
     for (size_t i = 0; i < list.found_n && status == FW_OK; i++) {
         const fw_checkpoint_found *f = &list.found[i];
         fw_status found = f->why != NULL
-                              ? fw_fail(FW_ERR_INPUT, "%s", f->why)
+                              ? fw_fail(f->status, "%s", f->why)
                               : fw_checkpoint_verify_with(threads, f->path,
                                                           o->fast ? FW_CHECKPOINT_HEADERS : FW_CHECKPOINT_ALL_BYTES);
-        damaged_n += found != FW_OK;
+        damaged_n += found == FW_ERR_INPUT;
+        if (found != FW_ERR_INPUT && first == FW_OK) first = found;
         status = report(all, f->path, found, o->fast);
     }
     if (o->json && status == FW_OK)
@@ -46,6 +48,8 @@ fw_status fw_cli_ckpt_verify(const fw_options *o) {
     if (status == FW_OK && damaged_n > 0)
         status = fw_fail(FW_ERR_INPUT, "%zu of %zu checkpoint%s damaged", damaged_n, list.found_n,
                          fw_plural_are((int64_t)list.found_n));
+    else if (status == FW_OK && first != FW_OK)
+        status = fw_fail(first, "not all checkpoints of %s can be checked", o->checkpoint);
     fw_threads_destroy(threads);
     fw_checkpoint_found_list_fini(&list);
     return status;

@@ -139,7 +139,12 @@ static void on_course(void *context, const fw_train_course *c) {
     fw_log_info("steps     %lld an epoch, %lld in all, %lld of warm-up; learning rate %g, %s",
                 (long long)c->steps_per_epoch, (long long)c->step_n, (long long)c->warmup_n, c->peak_rate,
                 fw_lr_schedule_words[c->options->lr_scheduler_type]);
-    if (c->resumed_step >= c->step_n)
+    if (c->resumed_step > c->step_n)
+        fw_log_info(
+            "resume    step %lld is done, and this run ends at step %lld: nothing is left to train, and the model "
+            "is that of step %lld (an earlier one: --resume_from_checkpoint FOLDER)",
+            (long long)c->resumed_step, (long long)c->step_n, (long long)c->resumed_step);
+    else if (c->resumed_step == c->step_n)
         fw_log_info("resume    %lld of %lld step%s done already", (long long)c->step_n, (long long)c->step_n,
                     fw_plural_are(c->step_n));
     else if (c->resumed_step > 0)

@@ -48,6 +48,9 @@ fw_status fw_mirror_folder_check(const char *dir, const char *output_dir, const 
     if (is_same_folder(dir, output_dir))
         return fw_fail(FW_ERR_OPTION, "--mirror %s is the --output_dir itself; choose another folder, on another disk",
                        dir);
+    struct stat info;
+    if (stat(dir, &info) == 0 && !S_ISDIR(info.st_mode))
+        return fw_fail(FW_ERR_OPTION, "--mirror %s is a file and no folder; choose another name", dir);
     fw_status status = check_run(&has, dir, identity);
     return status == FW_ERR_OPTION ? status : FW_OK; /* what else is wrong may be right when it is written to */
 }

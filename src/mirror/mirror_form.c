@@ -135,6 +135,13 @@ static fw_status read_repository(fw_mirror_form *f, const char *option) {
     return fw_strdup(&f->branch, at != NULL ? at + 1 : "main");
 }
 
+/* s3://bucket/x, user@host:/x: a place that a program reaches, and no folder here. A folder that is there is one whatever its
+ * name is. */
+static bool is_elsewhere(const char *text) {
+    const char *colon = strchr(text, ':'), *slash = strchr(text, '/');
+    return colon != NULL && colon > text && (slash == NULL || colon < slash) && !fw_dir_exists(text);
+}
+
 static fw_status read_kind(fw_mirror_form *f, const char *key, const char *option) {
     if (strncmp(f->text, hub_scheme, strlen(hub_scheme)) == 0) {
         f->kind = FW_MIRROR_HUB;
@@ -152,6 +159,12 @@ static fw_status read_kind(fw_mirror_form *f, const char *key, const char *optio
             FW_ERR_OPTION,
             "%s is \"%s\": a command needs {%s} where the folder is to be put in; a folder with blanks in its "
             "name must exist",
+            option, f->text, key);
+    if (is_elsewhere(f->text))
+        return fw_fail(
+            FW_ERR_OPTION,
+            "%s is \"%s\", which is no folder of this machine: give the command that copies {%s} there (with "
+            "rsync, rclone, aws: docs/mirror.md has examples); a folder of such a name must exist",
             option, f->text, key);
     return FW_OK;
 }

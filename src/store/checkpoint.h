@@ -160,7 +160,8 @@ fw_status fw_checkpoint_list_init(fw_checkpoint_list *out, const char *output_di
 void fw_checkpoint_list_fini(fw_checkpoint_list *list);
 /* *path = the newest of a step before `before_step` in which everything but the tensors' bytes verifies (fw_free it); NULL
  * when there is none. Damaged ones are named in a warning and the one before is tried; when strict, the first is
- * FW_ERR_INPUT. Tensors are checked by who reads them, and then this is asked again for the one before. */
+ * FW_ERR_INPUT. One that is not damaged but cannot be read here is an error: FW_ERR_IO (no permission, too many open files, a
+ * disk that fails), FW_ERR_OPTION (of a newer format). Tensors are checked by who reads them, and then this is asked again for the one before. */
 fw_status fw_checkpoint_newest(char **path, const char *output_dir, int64_t before_step, bool strict);
 
 /* "step-00000050" gives 50; -1 for any other name of a folder. */

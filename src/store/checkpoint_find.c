@@ -52,6 +52,7 @@ static fw_status fill(fw_checkpoint_found *f, const char *name) {
     if (status == FW_ERR_NOMEM) return status;
     if (status != FW_OK) {
         fw_checkpoint_state_fini(&f->state);
+        f->status = status;
         return fw_strdup(&f->why, fw_trail_message());
     }
     f->step = f->state.step;

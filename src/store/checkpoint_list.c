@@ -7,6 +7,7 @@
 #include "store/checkpoint_names.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -94,10 +95,38 @@ void fw_checkpoint_list_fini(fw_checkpoint_list *list) {
     *list = (fw_checkpoint_list){0};
 }
 
-/* Does it count, as far as can be said without reading tensors? */
+/* May we not read it, or a file of it? Then it need not be damaged. */
+static bool is_closed_to_us(const char *path) {
+    char **names;
+    size_t name_n;
+    if (faccessat(AT_FDCWD, path, R_OK | X_OK, AT_EACCESS) != 0) return errno == EACCES || errno == EPERM;
+    if (fw_dir_list(&names, &name_n, path) != FW_OK) return false;
+    bool closed = false;
+    for (size_t i = 0; i < name_n && !closed; i++) {
+        char *file;
+        if (fw_path_join(&file, path, names[i]) != FW_OK) break;
+        closed = faccessat(AT_FDCWD, file, R_OK, AT_EACCESS) != 0 && (errno == EACCES || errno == EPERM);
+        fw_free(file);
+    }
+    fw_dir_list_free(names, name_n);
+    return closed;
+}
+
+/* Does it count, as far as can be said without reading tensors? FW_ERR_INPUT: it is damaged; any other error: that cannot be
+ * said here, and it must not be passed over. */
 static fw_status check_frame(fw_checkpoint_entry *entry) {
-    FW_TRY(check_entry(entry));
-    return fw_checkpoint_verify_with(NULL, entry->path, FW_CHECKPOINT_SMALL_FILES);
+    fw_status status = check_entry(entry);
+    if (status == FW_OK) status = fw_checkpoint_verify_with(NULL, entry->path, FW_CHECKPOINT_SMALL_FILES);
+    if (status == FW_OK || status == FW_ERR_NOMEM) return status;
+    fw_trail trail;
+    fw_trail_copy(&trail);
+    const bool closed = status == FW_ERR_INPUT && is_closed_to_us(entry->path);
+    fw_trail_restore(&trail);
+    if (status == FW_ERR_INPUT && !closed) return status;
+    return fw_fail(closed ? FW_ERR_IO : status,
+                   "%s; that is no damage, and no older checkpoint is taken in its place: mend it, or name the "
+                   "checkpoint to take",
+                   fw_trail_message());
 }
 
 /* --resume_strict: the last message says what is damaged. */
@@ -132,7 +161,7 @@ fw_status fw_checkpoint_newest(char **path, const char *output_dir, int64_t befo
             list.entry[i - 1].path = NULL;
             break;
         }
-        if (status == FW_ERR_NOMEM) break;
+        if (status != FW_ERR_INPUT) break;
         if (strict) {
             status = refuse_damaged(output_dir, i > 1);
             break;
@@ -153,7 +182,8 @@ fw_status fw_checkpoint_set_aside_after(const char *output_dir, int64_t step) {
         if (list.entry[i].step <= step) continue;
         if (step == 0 && !moved) fw_log_warning("the run starts anew: no checkpoint of %s is sound", output_dir);
         fw_strbuf aside = {0};
-        FW_TRY_OR(fw_strbuf_printf(&aside, "%s/set-aside-step-%08" PRId64, output_dir, list.entry[i].step), done);
+        FW_TRY_OR(fw_strbuf_printf(&aside, "%s/" FW_CHECKPOINT_ASIDE "step-%08" PRId64, output_dir, list.entry[i].step),
+                  done);
         status = fw_dir_remove(aside.data); /* of an earlier time */
         if (status == FW_OK && rename(list.entry[i].path, aside.data) != 0)
             status = fw_fail(FW_ERR_IO, "renaming %s to %s: %s", list.entry[i].path, aside.data, strerror(errno));

@@ -16,13 +16,7 @@ fw_status fw_checkpoint_resolve(char **path, const char *given) {
     if (!fw_dir_exists(given)) return fw_fail(FW_ERR_INPUT, "%s is not a folder", given);
     FW_TRY(fw_dir_has_file(&is_one, given, "manifest.json"));
     if (is_one) return fw_strdup(path, given);
-    fw_checkpoint_list list;
-    FW_TRY(fw_checkpoint_list_init(&list, given));
-    if (list.entry_n > 0) {
-        *path = list.entry[list.entry_n - 1].path;
-        list.entry[list.entry_n - 1].path = NULL;
-    }
-    fw_checkpoint_list_fini(&list);
+    FW_TRY(fw_checkpoint_newest(path, given, INT64_MAX, false));
     if (*path != NULL) return FW_OK;
     FW_TRY(fw_checkpoint_refuse_foreign(given));
     return fw_fail(FW_ERR_INPUT, "%s is not a checkpoint (it has no manifest.json) and holds no complete one", given);
@@ -258,11 +252,15 @@ fw_status fw_checkpoint_remove(const char *path, bool force) {
     char *whole = NULL, *parent = NULL;
     fw_output_lock lock = {.fd = -1};
     fw_status status;
-    bool is_one = false;
+    bool ours;
     FW_TRY_OR(fw_path_split(&whole, &parent, path), done);
     char *slash = strrchr(whole, '/'), *name = slash == NULL ? whole : slash + 1;
-    FW_TRY_OR(fw_dir_has_file(&is_one, whole, "manifest.json"), done);
-    if (strncmp(name, "step-", 5) != 0 && !is_one) {
+    if (!fw_dir_exists(whole)) {
+        status = fw_fail(FW_ERR_INPUT, "%s is not a folder: there is nothing to remove", path);
+        goto done;
+    }
+    FW_TRY_OR(fw_checkpoint_is_ours(&ours, whole, name), done);
+    if (!ours) {
         status = fw_fail(FW_ERR_OPTION, "%s is not a checkpoint: nothing is removed", path);
         goto done;
     }

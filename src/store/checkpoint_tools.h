@@ -49,6 +49,7 @@ typedef struct fw_checkpoint_found {
     char *path;
     int64_t step;
     char *why;                 /* it does not count; NULL: complete */
+    fw_status status;          /* of why: FW_ERR_INPUT: damaged; another: it cannot be read here */
     bool adapter;              /* only an adapter was trained */
     char *saved_at;            /* "2026-11-29T19:30:00Z" */
     uint64_t bytes;            /* of all files in the folder */

@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/plural.h"
+#include "store/checkpoint_names.h"
 #include "store/checkpoint_pieces.h"
 #include "store/checkpoint_tools.h"
 
@@ -14,7 +15,6 @@
 #include <time.h>
 
 enum { FORMAT_VERSION = 3, FORMAT_VERSION_MIN = 2, MANIFEST_LIMIT_BYTES = 256 << 20, FILE_MAX = 100000 };
-static const char FORMAT[] = "finewire-checkpoint";
 
 fw_status fw_manifest_hex(uint64_t *out, const json_t *object, const char *key, const char *where) {
     const char *text = json_string_value(json_object_get(object, key));
@@ -66,7 +66,7 @@ static json_t *now(void) {
 fw_status fw_manifest_make(json_t **out, const fw_checkpoint_state *s, const fw_param_table *table) {
     json_t *m = json_object();
     fw_status status;
-    FW_TRY_OR(set(m, "format", json_string(FORMAT)), fail);
+    FW_TRY_OR(set(m, "format", json_string(FW_CHECKPOINT_FORMAT)), fail);
     FW_TRY_OR(set(m, "format_version", json_integer(FORMAT_VERSION)), fail);
     FW_TRY_OR(set(m, "finewire_version", json_string(FW_VERSION)), fail);
     FW_TRY_OR(set(m, "saved_at", now()), fail);
@@ -183,14 +183,16 @@ fw_status fw_manifest_parse(json_t **out, const char *text, size_t text_bytes, c
     fw_status status;
     FW_TRY_OR(fw_json_parse(&m, text, text_bytes, where, 1), fail);
     const char *format = json_string_value(json_object_get(m, "format"));
-    if (format == NULL || strcmp(format, FORMAT) != 0) {
-        status = fw_fail(FW_ERR_INPUT, "%s: \"format\" is not \"%s\": not the manifest of a checkpoint", where, FORMAT);
+    if (format == NULL || strcmp(format, FW_CHECKPOINT_FORMAT) != 0) {
+        status = fw_fail(FW_ERR_INPUT, "%s: \"format\" is not \"%s\": not the manifest of a checkpoint", where,
+                         FW_CHECKPOINT_FORMAT);
         goto fail;
     }
     int64_t version;
     FW_TRY_OR(fw_json_need_int(&version, m, "format_version", 1, INT32_MAX, where), fail);
     if (version > FORMAT_VERSION) {
-        status = fw_fail(FW_ERR_INPUT, "%s: format version %d, this finewire reads up to %d; use a newer finewire",
+        FW_TRY_OR(check_seal(text, text_bytes, where), fail); /* else the number is what is damaged */
+        status = fw_fail(FW_ERR_OPTION, "%s: format version %d, this finewire reads up to %d; use a newer finewire",
                          where, (int)version, FORMAT_VERSION);
         goto fail;
     }

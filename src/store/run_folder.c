@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "store/checkpoint_names.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -75,8 +76,9 @@ void fw_output_lock_release(fw_output_lock *lock) {
 }
 
 static bool is_checkpoint_name(const char *name) {
-    return strncmp(name, "step-", 5) == 0 || strncmp(name, ".tmp-step-", 10) == 0 ||
-           strncmp(name, "set-aside-step-", 15) == 0;
+    if (strncmp(name, ".tmp-step-", 10) == 0) return true;
+    if (strncmp(name, FW_CHECKPOINT_ASIDE, strlen(FW_CHECKPOINT_ASIDE)) == 0) name += strlen(FW_CHECKPOINT_ASIDE);
+    return fw_checkpoint_step_of(name) >= 0; /* not step-by-step, which is somebody's */
 }
 
 /* With remove: checkpoints, run.json and metrics.jsonl go. Without: *holds becomes the name of what a run left. */
@@ -101,6 +103,21 @@ static fw_status scan(const char *output_dir, bool remove, char **holds) {
     return status;
 }
 
+/* What a number stands for that nobody has given: who reads that it has changed has changed one of these. */
+static const char *meaning_of(const char *key) {
+    static const char *const meanings[][2] = {
+        {"weights_hash", " (the weights of the model)"},
+        {"tokenizer_hash", " (tokenizer.json)"},
+        {"data_hash",
+         " (the conversations as tokens: rows, chat template, max_length, which of them are learnt and how much)"},
+        {"group_by_length",
+         " (the sequences of a step, which its order follows from; --train_batch_size N keeps them)"},
+    };
+    for (size_t i = 0; i < sizeof meanings / sizeof meanings[0]; i++)
+        if (strcmp(key, meanings[i][0]) == 0) return meanings[i][1];
+    return "";
+}
+
 /* Of an object that the other run does not have, that it is there is all that helps. */
 static fw_status put_value(fw_strbuf *out, const json_t *value, bool is_object) {
     if (value == NULL) return fw_strbuf_puts(out, "not set");
@@ -109,7 +126,7 @@ static fw_status put_value(fw_strbuf *out, const json_t *value, bool is_object) 
 
 static fw_status add_difference(fw_strbuf *out, const char *key, const json_t *was, bool was_object, const json_t *is,
                                 bool is_object) {
-    FW_TRY(fw_strbuf_printf(out, "%s%s was ", out->len_bytes ? "; " : "", key));
+    FW_TRY(fw_strbuf_printf(out, "%s%s%s was ", out->len_bytes ? "; " : "", key, meaning_of(key)));
     FW_TRY(put_value(out, was, was_object));
     FW_TRY(fw_strbuf_puts(out, " and is "));
     return put_value(out, is, is_object);
@@ -168,20 +185,43 @@ done:
     return status;
 }
 
+/* run.json is damaged or lost: its newest checkpoint says whose the folder is. A folder without one has nothing to lose. */
+static fw_status compare_with_checkpoint(const char *output_dir, const json_t *identity) {
+    char *newest;
+    fw_checkpoint_state state = {0};
+    FW_TRY(fw_checkpoint_newest(&newest, output_dir, INT64_MAX, false));
+    fw_status status = newest == NULL ? FW_OK : fw_checkpoint_load_state(&state, newest);
+    if (status == FW_OK && state.run != NULL) status = fw_run_compare(state.run, identity, newest);
+    fw_checkpoint_state_fini(&state);
+    fw_free(newest);
+    return status;
+}
+
+static fw_status compare_with_run(const char *output_dir, const json_t *identity, const char *path) {
+    json_t *was = NULL;
+    fw_status status = fw_json_load(&was, path, RUN_LIMIT_BYTES);
+    if (status == FW_OK && !json_is_object(was)) status = fw_fail(FW_ERR_INPUT, "%s: not a JSON object", path);
+    if (status == FW_OK) {
+        status = fw_run_compare(was, identity, path);
+    } else if (status == FW_ERR_INPUT) {
+        fw_log_warning("%s; it is written anew, and checkpoints say whether they are of this run", fw_trail_message());
+        FW_TRY(compare_with_checkpoint(output_dir, identity));
+        status = fw_json_save(identity, path);
+    }
+    json_decref(was);
+    return status;
+}
+
 fw_status fw_run_begin(const char *output_dir, const json_t *identity, fw_run_mode mode) {
     char *path = NULL, *holds = NULL;
-    json_t *was = NULL;
     fw_status status;
     FW_TRY_OR(fw_dir_make(output_dir), done);
     FW_TRY_OR(fw_path_join(&path, output_dir, "run.json"), done);
     if (mode == FW_RUN_RESUME && fw_file_exists(path)) {
-        FW_TRY_OR(fw_json_load(&was, path, RUN_LIMIT_BYTES), done);
-        if (!json_is_object(was))
-            status = fw_fail(FW_ERR_INPUT, "%s: not a JSON object", path);
-        else
-            status = fw_run_compare(was, identity, path);
+        status = compare_with_run(output_dir, identity, path);
         goto done;
     }
+    if (mode == FW_RUN_RESUME) FW_TRY_OR(compare_with_checkpoint(output_dir, identity), done);
     if (mode == FW_RUN_OVERWRITE) FW_TRY_OR(scan(output_dir, true, NULL), done);
     if (mode == FW_RUN_FRESH) FW_TRY_OR(scan(output_dir, false, &holds), done);
     if (holds != NULL) {
@@ -195,6 +235,5 @@ fw_status fw_run_begin(const char *output_dir, const json_t *identity, fw_run_mo
 done:
     fw_free(path);
     fw_free(holds);
-    json_decref(was);
     return status;
 }

@@ -23,8 +23,8 @@ fw_status fw_output_lock_check(const fw_output_lock *lock, const char *output_di
 void fw_output_lock_release(fw_output_lock *lock); /* takes a lock with fd = -1 */
 
 typedef enum fw_run_mode {
-    FW_RUN_FRESH,     /* a folder that holds a run is refused */
-    FW_RUN_RESUME,    /* the identity must agree with run.json, when there is one */
+    FW_RUN_FRESH, /* a folder that holds a run is refused */
+    FW_RUN_RESUME, /* the identity must agree with run.json or, where that is damaged or lost, with the newest checkpoint */
     FW_RUN_OVERWRITE, /* checkpoints and run.json of an earlier run are removed */
 } fw_run_mode;
 

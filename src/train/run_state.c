@@ -84,12 +84,13 @@ static fw_status check_space(const fw_run_state *s) {
         needed += fw_checkpoint_bytes(fw_model_trained(m), fw_shard_layout_of(s->job->shard)->options.optimizer,
                                       fw_comm_world(s->job->comm));
     FW_TRY(fw_disk_free(&free_bytes, s->options->output_dir));
-    if (free_bytes < needed)
-        return fw_fail(
-            FW_ERR_IO,
-            "%s has %.2f GiB free; a checkpoint and the final model need %.2f GiB: free some space or choose "
-            "another --output_dir (--save_strategy no writes no checkpoints)",
-            s->options->output_dir, (double)free_bytes / 1073741824.0, (double)needed / 1073741824.0);
+    if (free_bytes < needed) {
+        char have[FW_PLAN_SIZE_BYTES], need[FW_PLAN_SIZE_BYTES];
+        return fw_fail(FW_ERR_IO,
+                       "%s has %s free; a checkpoint and the final model need %s: free some space or choose another "
+                       "--output_dir (--save_strategy no writes no checkpoints)",
+                       s->options->output_dir, fw_plan_size(have, free_bytes), fw_plan_size(need, needed));
+    }
     return FW_OK;
 }
 

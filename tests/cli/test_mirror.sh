@@ -39,6 +39,13 @@ same run/final there/final
 # another run may not write there; nor is the output folder a mirror of itself
 train 2 "--mirror there holds another run" --output_dir other --max_steps 1 --seed 1 --data_seed 3 --mirror there
 train 2 "is the --output_dir itself" --output_dir other --max_steps 1 --mirror other
+# nor is a place elsewhere a folder of this machine, or a file one
+for place in s3://bucket/run https://host/x user@host:/run host:run; do
+  train 2 "is no folder of this machine: give the command that copies {source} there" --output_dir other --max_steps 1 --mirror $place
+done
+train 2 "is a file and no folder" --output_dir other --max_steps 1 --mirror data.jsonl
+[ ! -e other/step-00000001 ] || fail "a run with a mirror that is refused has begun"
+mkdir here:run && train 0 "mirrored final to here:run" --output_dir colon --max_steps 1 --mirror here:run
 
 # the machine is lost: the same command goes on from the mirror, and so does one that names it
 train 0 "model = half/final" --output_dir half --num_processes 2 --max_steps 4 --save_steps 2 --mirror kept

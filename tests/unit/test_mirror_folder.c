@@ -82,7 +82,7 @@ static void test_copies(void **state) {
     /* another run's folder */
     const fw_mirror_options stranger = {.identity = other};
     fw_test_expect(copy(out, to, 4, &stranger), FW_ERR_OPTION, "holds another run");
-    fw_test_expect(fw_mirror_check_place(to, out, other), FW_ERR_OPTION, "data_hash was \"1\" and is \"2\"");
+    fw_test_expect(fw_mirror_check_place(to, out, other), FW_ERR_OPTION, " was \"1\" and is \"2\"");
     fw_test_expect(copy(out, out, 4, &plain), FW_ERR_OPTION, "is the --output_dir itself");
     fw_test_expect(copy(out, in_lab("not/there"), 4, &plain), FW_ERR_IO, "cannot make folder");
 }

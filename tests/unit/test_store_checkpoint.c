@@ -297,7 +297,7 @@ static void test_manifest_texts(void **unused) {
         {"[]", "not the manifest of a checkpoint"},
         {"{\"format\": \"other\"}", "not the manifest of a checkpoint"},
         {"{\"format\": \"finewire-checkpoint\"}", "\"format_version\" is missing"},
-        {"{\"format\": \"finewire-checkpoint\", \"format_version\": 4}", "use a newer finewire"},
+        {"{\"format\": \"finewire-checkpoint\", \"format_version\": 4}", "does not end with \"manifest_xxh64\""},
         {"{\"format\": \"finewire-checkpoint\", \"format_version\": 3}", "does not end with \"manifest_xxh64\""},
         {"{\"format\": \"finewire-checkpoint\", \"format_version\": 1}", "of a finewire before 0.1.0"},
         {"{\"format\": \"finewire-checkpoint\", \"format_version\": 3, \"manifest_xxh64\": \"0123456789abcdef\"\n}\n",
@@ -311,8 +311,12 @@ static void test_manifest_texts(void **unused) {
     }
     char out[FW_TEST_PATH_BYTES];
     fw_test_scratch_make(out);
-    json_t *m = json_pack("{s:s, s:i, s:{s:{s:i, s:s}}}", "format", "finewire-checkpoint", "format_version", 3, "files",
-                          "../x", "bytes", 1, "xxh64", "0123456789abcdef");
+    json_t *m = json_pack("{s:s, s:i}", "format", "finewire-checkpoint", "format_version", 4);
+    fw_test_must(fw_manifest_save(m, out)); /* whole, and of a newer finewire: no damage */
+    json_decref(m);
+    fw_test_expect(fw_manifest_load(&m, out), FW_ERR_OPTION, "use a newer finewire");
+    m = json_pack("{s:s, s:i, s:{s:{s:i, s:s}}}", "format", "finewire-checkpoint", "format_version", 3, "files", "../x",
+                  "bytes", 1, "xxh64", "0123456789abcdef");
     fw_test_must(fw_manifest_save(m, out)); /* checksum right, but a file outside of the folder */
     json_decref(m);
     fw_test_expect(fw_manifest_load(&m, out), FW_ERR_INPUT, "not a plain name");
