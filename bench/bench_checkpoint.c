@@ -128,6 +128,7 @@ static void write_checkpoint(const bench *b) {
     fw_checkpoint_writer w;
     json_t *part[64];
     need(fw_checkpoint_begin(&w, b->out, b->source, &b->table, FW_OPTIMIZER_ADAMW, 1, b->writer_n) == FW_OK, "begin");
+    need(fw_checkpoint_write_small_files(&w, b->source) == FW_OK, "small files");
     run_writers(b, write_part, w.staged.path_tmp);
     for (int i = 0; i < b->writer_n; i++) {
         char path[700];

@@ -262,6 +262,9 @@ typedef struct fw_owned_range {
     float *w, *g;
     float *array[FW_STATE_DENSE_MAX]; /* of the optimizer; NULL beyond layout.array_n */
 } fw_owned_range;
+/* Who still reads what is about to be changed is told first, and returns when it may be. fn NULL: nobody. */
+typedef void (*fw_shard_update_hook)(void *context, int32_t unit);
+void fw_shard_set_update_hook(fw_shard *s, fw_shard_update_hook fn, void *context);
 /* Makes the record of the unit's bucket present. Units in ascending order, each followed by its share. */
 fw_status fw_shard_owned(fw_shard *s, int32_t unit, fw_owned_range *out);
 /* What this rank holds of the arrays of a parameter of that unit, in the order of fw_state_arrays, when layout.by_tensor;

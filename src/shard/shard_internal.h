@@ -86,6 +86,10 @@ struct fw_shard {
     } pass;
     fw_shard_residency residency;
     uint64_t acquired_ns; /* for the trace */
+    struct {
+        fw_shard_update_hook fn; /* NULL: none */
+        void *context;
+    } before_update;
 };
 
 /* Elements of one of S equal parts of n, rounded up. */

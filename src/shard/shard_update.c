@@ -2,8 +2,14 @@
 #include "shard/shard_internal.h"
 #include "shard/shard_record.h"
 
+void fw_shard_set_update_hook(fw_shard *s, fw_shard_update_hook fn, void *context) {
+    s->before_update.fn = fn;
+    s->before_update.context = context;
+}
+
 fw_status fw_shard_owned(fw_shard *s, int32_t unit, fw_owned_range *out) {
     *out = (fw_owned_range){0};
+    if (s->before_update.fn != NULL) s->before_update.fn(s->before_update.context, unit);
     int32_t b = s->layout.bucket_of_unit[unit];
     const fw_bucket *bucket = fw_shard_bucket(s, b);
     /* both ranges in elements of the bucket */

@@ -65,10 +65,12 @@ static fw_status add_small_file(json_t *part, const char *dir, const char *name)
 }
 
 /* config.json, the tokenizer, ...: copied, then hashed. */
-static fw_status write_small_files(json_t *part, const char *dir, const char *source_dir) {
+fw_status fw_checkpoint_write_small_files(fw_checkpoint_writer *w, const char *source_dir) {
+    const char *dir = w->staged.path_tmp;
     FW_TRY(fw_small_files_copy(source_dir, dir, FW_F32, false));
-    FW_TRY(add_small_file(part, dir, "config.json"));
-    for (int i = 0; fw_small_file_names[i] != NULL; i++) FW_TRY(add_small_file(part, dir, fw_small_file_names[i]));
+    FW_TRY(add_small_file(w->small_files, dir, "config.json"));
+    for (int i = 0; fw_small_file_names[i] != NULL; i++)
+        FW_TRY(add_small_file(w->small_files, dir, fw_small_file_names[i]));
     return FW_OK;
 }
 
@@ -94,7 +96,6 @@ fw_status fw_checkpoint_begin(fw_checkpoint_writer *w, const char *output_dir, c
     FW_TRY_OR(fw_store_check_space(output_dir, need_bytes, final), done);
     FW_TRY_OR(fw_staged_folder_begin(&w->staged, final, true), done);
     FW_TRY_OR(fw_manifest_make_part(&w->small_files), done);
-    FW_TRY_OR(write_small_files(w->small_files, w->staged.path_tmp, source_dir), done);
 done:
     fw_free(final);
     if (status != FW_OK) fw_checkpoint_writer_close(w);
@@ -140,6 +141,7 @@ fw_status fw_checkpoint_save(char **path, const char *output_dir, const char *so
     FW_TRY_OR(FW_NEW_ARRAY(part, (size_t)place_n), done);
     FW_TRY_OR(fw_dir_make(output_dir), done);
     FW_TRY_OR(fw_checkpoint_begin(&w, output_dir, source_dir, table, state->optimizer, state->step, place_n), done);
+    FW_TRY_OR(fw_checkpoint_write_small_files(&w, source_dir), done);
     for (int i = 0; i < place_n; i++) {
         fw_checkpoint_even_ranges(range, table, i, place_n);
         const fw_checkpoint_share share = {i, place_n, range, source, context, NULL, state->optimizer};

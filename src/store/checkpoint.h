@@ -88,11 +88,13 @@ typedef struct fw_checkpoint_writer {
     fw_staged_folder staged; /* staged.path_tmp: where parts are written */
     json_t *small_files;     /* of the manifest */
 } fw_checkpoint_writer;
-/* source_dir: model folder whose small files are copied. An older checkpoint of the same step is replaced by commit.
+/* source_dir: model folder whose small files are wanted. An older checkpoint of the same step is replaced by commit.
  * output_dir has to be there: it is not made anew when it was moved away.
  * Errors: FW_ERR_IO (no space: bytes needed and free are named), FW_ERR_NOMEM; then nothing has changed. */
 fw_status fw_checkpoint_begin(fw_checkpoint_writer *w, const char *output_dir, const char *source_dir,
                               const fw_param_table *table, fw_optimizer optimizer, int64_t step, int place_n);
+/* Copies these; once, before commit, by any thread. Errors: FW_ERR_IO, FW_ERR_NOMEM, FW_ERR_INPUT. */
+fw_status fw_checkpoint_write_small_files(fw_checkpoint_writer *w, const char *source_dir);
 /* Streamed: one chunk is held at a time. *part: what the manifest will say, an object owned by the caller. `dir` as
  * begin made it, in any process that sees it. Errors: FW_ERR_IO, FW_ERR_NOMEM, and what the source returns. */
 fw_status fw_checkpoint_write_part(json_t **part, const char *dir, const fw_param_table *table,

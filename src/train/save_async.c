@@ -1,12 +1,23 @@
 #include "train/save_async.h"
 
 #include "base/alloc.h"
-#include "base/behind.h"
+#include "base/trace.h"
 
+#include <stdatomic.h>
 #include <string.h>
+#include <time.h>
 
-/* SLACK_N: elements of a unit, what rounding a part to whole blocks, twice, may add. */
-enum { SLACK_N = 3 * FW_STATE_BLOCK_N, LINE_BYTES = 64 };
+/* SLACK_N: elements of a unit, what rounding a part to whole blocks, twice, may add.
+ * CHUNK_BYTES: copied at a time; an update waits for one at most that the other thread is at. */
+enum { SLACK_N = 3 * FW_STATE_BLOCK_N, LINE_BYTES = 64, CHUNK_BYTES = 1 << 20 };
+
+/* A part of the copy. Whoever turns it from WAITING to TAKEN copies it. */
+enum { COPIED, WAITING, TAKEN };
+typedef struct chunk {
+    const char *from;
+    size_t at, bytes;
+    atomic_int state;
+} chunk;
 
 struct fw_save_async {
     fw_shard *shard;
@@ -15,10 +26,14 @@ struct fw_save_async {
     fw_checkpoint_range *range; /* [unit_n], what this rank writes of each unit */
     size_t *at_bytes;           /* [param_n], where that of a parameter lies in the copy: all its arrays in turn */
     char *copy;
+    chunk *chunk;        /* what lies in memory, in the order of units; where they are is the same all the time */
+    size_t *chunk_first; /* [unit_n + 1] */
     fw_checkpoint_share share;
     fw_threads *threads;
     fw_behind writing;
     const char *dir;
+    fw_behind_fn also;
+    void *also_context;
     json_t *part;
 };
 
@@ -93,48 +108,6 @@ static size_t lay_out(fw_save_async *a) {
     return end;
 }
 
-fw_status fw_save_async_create(fw_save_async **out, fw_shard *shard, const fw_param_table *table, int rank, int world,
-                               fw_threads *threads) {
-    fw_save_async *a;
-    fw_status status;
-    *out = NULL;
-    FW_TRY(FW_NEW(a));
-    a->shard = shard;
-    a->table = table;
-    a->threads = threads;
-    FW_TRY_OR(FW_NEW_ARRAY(a->range, (size_t)table->unit_n), fail);
-    FW_TRY_OR(FW_NEW_ARRAY(a->at_bytes, (size_t)table->param_n), fail);
-    const fw_shard_layout *l = fw_shard_layout_of(shard);
-    a->optimizer = l->options.optimizer;
-    for (int32_t unit = 0; unit < table->unit_n; unit++)
-        fw_shard_saved_range(l, rank, unit, &a->range[unit].first_n, &a->range[unit].n);
-    const size_t bytes = fw_save_async_bytes(table, a->optimizer, world);
-    FW_ASSERT(lay_out(a) <= bytes);
-    FW_TRY_OR(FW_NEW_ARRAY(a->copy, bytes), fail);
-    memset(a->copy, 1, bytes); /* the pages are there from now on, not only when it is too late */
-    a->share = (fw_checkpoint_share){fw_shard_saved_place(l, rank), world, a->range, NULL, a, view_copy, a->optimizer};
-    *out = a;
-    return FW_OK;
-fail:
-    fw_save_async_destroy(a);
-    return status;
-}
-
-void fw_save_async_destroy(fw_save_async *a) {
-    if (a == NULL) return;
-    fw_behind_wait(&a->writing);
-    json_decref(a->part);
-    fw_free(a->copy);
-    fw_free(a->at_bytes);
-    fw_free(a->range);
-    fw_free(a);
-}
-
-static fw_status write_copy(void *context) {
-    fw_save_async *a = context;
-    return fw_checkpoint_write_part(&a->part, a->dir, a->table, &a->share);
-}
-
 /* Where array k of a parameter (0: the weights) lies, for memory that can be copied from; else NULL. */
 static const float *in_place(const fw_save_async *a, int32_t param, int k, int64_t first_n) {
     const fw_param *p = &a->table->param[param];
@@ -147,23 +120,126 @@ static int arrays_of(const fw_save_async *a, int32_t param) {
     return 1 + fw_state_arrays(array, a->optimizer, &a->table->param[param]);
 }
 
-/* A part of everything that lies in memory. */
-static void copy_part(void *context, int index, int thread_n) {
-    const fw_save_async *a = context;
-    for (int32_t i = 0; i < a->table->param_n; i++)
-        for (int k = 0; k < arrays_of(a, i); k++) {
-            size_t at, bytes;
-            int64_t first, last;
-            const fw_checkpoint_range r = saved(a, i, k, &at, &bytes);
-            fw_threads_split(&first, &last, r.n, 1024, index, thread_n);
-            const float *values = first < last ? in_place(a, i, k, r.first_n + first) : NULL;
-            if (values != NULL) memcpy(a->copy + at + (size_t)first * bytes, values, (size_t)(last - first) * bytes);
+/* The chunks of an array of a parameter, into c unless it is NULL; returns how many. */
+static size_t cut(chunk *c, const fw_save_async *a, int32_t param, int k) {
+    size_t at, value_bytes, n = 0;
+    const fw_checkpoint_range r = saved(a, param, k, &at, &value_bytes);
+    const char *from = r.n == 0 ? NULL : (const char *)in_place(a, param, k, r.first_n);
+    if (from == NULL) return 0;
+    const size_t bytes = (size_t)r.n * value_bytes;
+    for (size_t done = 0; done < bytes; done += CHUNK_BYTES, n++)
+        if (c != NULL) {
+            c[n].from = from + done;
+            c[n].at = at + done;
+            c[n].bytes = bytes - done < CHUNK_BYTES ? bytes - done : CHUNK_BYTES;
         }
+    return n;
 }
 
-/* What lies in memory by all threads, the training waits for it; then what does not. */
-static fw_status copy_share(fw_save_async *a) {
-    fw_threads_run(a->threads, copy_part, a);
+/* Those of all units, in their order; also says where each unit's begin. */
+static size_t cut_all(chunk *c, const fw_save_async *a) {
+    size_t n = 0;
+    for (int32_t unit = 0; unit < a->table->unit_n; unit++) {
+        a->chunk_first[unit] = n;
+        for (int32_t i = a->table->unit_first[unit]; i < a->table->unit_first[unit + 1]; i++)
+            for (int k = 0; k < arrays_of(a, i); k++) n += cut(c == NULL ? NULL : c + n, a, i, k);
+    }
+    return a->chunk_first[a->table->unit_n] = n;
+}
+
+typedef struct chunks {
+    fw_save_async *a;
+    size_t first, last;
+} chunks;
+
+static void copy_chunks(void *context, int index, int thread_n) {
+    const chunks *of = context;
+    (void)index;
+    (void)thread_n;
+    for (size_t i = of->first; i < of->last; i++) {
+        chunk *c = &of->a->chunk[i];
+        int waiting = WAITING;
+        if (!atomic_compare_exchange_strong(&c->state, &waiting, TAKEN)) continue;
+        memcpy(of->a->copy + c->at, c->from, c->bytes);
+        atomic_store(&c->state, COPIED);
+    }
+}
+
+/* For one that is TAKEN it takes a fraction of a millisecond, or longer where the other has no CPU. */
+static void wait_for_chunks(const chunks *of) {
+    const struct timespec nap = {.tv_nsec = 50000};
+    for (size_t i = of->first; i < of->last; i++)
+        while (atomic_load(&of->a->chunk[i].state) != COPIED) nanosleep(&nap, NULL);
+}
+
+/* The unit is about to change. */
+static void finish_unit(void *context, int32_t unit) {
+    fw_save_async *a = context;
+    chunks of = {a, a->chunk_first[unit], a->chunk_first[unit + 1]};
+    if (!fw_behind_is_started(&a->writing)) return;
+    const uint64_t start_ns = fw_trace_now();
+    while (of.first < of.last && atomic_load(&a->chunk[of.first].state) == COPIED) of.first++;
+    if (of.first == of.last) return;
+    fw_threads_run(a->threads, copy_chunks, &of);
+    wait_for_chunks(&of);
+    fw_trace_since(FW_TRACE_HOST, "copy for a save", start_ns);
+}
+
+fw_status fw_save_async_create(fw_save_async **out, fw_shard *shard, const fw_param_table *table, int rank, int world,
+                               fw_threads *threads) {
+    fw_save_async *a;
+    fw_status status;
+    *out = NULL;
+    FW_TRY(FW_NEW(a));
+    a->shard = shard;
+    a->table = table;
+    a->threads = threads;
+    FW_TRY_OR(FW_NEW_ARRAY(a->range, (size_t)table->unit_n), fail);
+    FW_TRY_OR(FW_NEW_ARRAY(a->at_bytes, (size_t)table->param_n), fail);
+    FW_TRY_OR(FW_NEW_ARRAY(a->chunk_first, (size_t)table->unit_n + 1), fail);
+    const fw_shard_layout *l = fw_shard_layout_of(shard);
+    a->optimizer = l->options.optimizer;
+    for (int32_t unit = 0; unit < table->unit_n; unit++)
+        fw_shard_saved_range(l, rank, unit, &a->range[unit].first_n, &a->range[unit].n);
+    const size_t bytes = fw_save_async_bytes(table, a->optimizer, world);
+    FW_ASSERT(lay_out(a) <= bytes);
+    FW_TRY_OR(FW_NEW_ARRAY(a->chunk, cut_all(NULL, a)), fail);
+    cut_all(a->chunk, a);
+    FW_TRY_OR(FW_NEW_ARRAY(a->copy, bytes), fail);
+    memset(a->copy, 1, bytes); /* the pages are there from now on, not only when it is too late */
+    a->share = (fw_checkpoint_share){fw_shard_saved_place(l, rank), world, a->range, NULL, a, view_copy, a->optimizer};
+    fw_shard_set_update_hook(shard, finish_unit, a);
+    *out = a;
+    return FW_OK;
+fail:
+    fw_save_async_destroy(a);
+    return status;
+}
+
+void fw_save_async_destroy(fw_save_async *a) {
+    if (a == NULL) return;
+    fw_behind_wait(&a->writing);
+    fw_shard_set_update_hook(a->shard, NULL, NULL);
+    json_decref(a->part);
+    fw_free(a->copy);
+    fw_free(a->chunk);
+    fw_free(a->chunk_first);
+    fw_free(a->at_bytes);
+    fw_free(a->range);
+    fw_free(a);
+}
+
+static fw_status write_copy(void *context) {
+    fw_save_async *a = context;
+    chunks all = {a, 0, a->chunk_first[a->table->unit_n]};
+    copy_chunks(&all, 0, 1);
+    wait_for_chunks(&all);
+    if (a->also != NULL) FW_TRY(a->also(a->also_context));
+    return fw_checkpoint_write_part(&a->part, a->dir, a->table, &a->share);
+}
+
+/* What does not lie in memory: the training waits for it. */
+static fw_status read_the_rest(fw_save_async *a) {
     for (int32_t i = 0; i < a->table->param_n; i++)
         for (int k = 0; k < arrays_of(a, i); k++) {
             const fw_param *p = &a->table->param[i];
@@ -179,10 +255,13 @@ static fw_status copy_share(fw_save_async *a) {
     return FW_OK;
 }
 
-fw_status fw_save_async_start(fw_save_async *a, const char *dir) {
-    FW_TRY(copy_share(a));
+fw_status fw_save_async_start(fw_save_async *a, const char *dir, fw_behind_fn also, void *context) {
+    FW_TRY(read_the_rest(a));
     a->dir = dir;
+    a->also = also;
+    a->also_context = context;
     a->part = NULL;
+    for (size_t i = 0; i < a->chunk_first[a->table->unit_n]; i++) atomic_store(&a->chunk[i].state, WAITING);
     fw_behind_start(&a->writing, write_copy, a, a->threads);
     return FW_OK;
 }

@@ -154,6 +154,11 @@ static fw_status begin(fw_run_state *s, fw_checkpoint_writer *w, int64_t step, c
     return fw_comm_wait(comm, &request);
 }
 
+/* What is not a part of any rank: rank 0's, like the folder. */
+static fw_status write_small_files(fw_run_state *s, fw_checkpoint_writer *w) {
+    return is_writer(s) ? fw_checkpoint_write_small_files(w, s->job->model_dir) : FW_OK;
+}
+
 /* All parts are written, or have failed to be: `status` and `mine` are this rank's. Releases `mine`. */
 static fw_status unite(fw_run_state *s, fw_checkpoint_writer *w, fw_status status, json_t *mine,
                        const fw_run_progress *p) {
@@ -182,7 +187,8 @@ static fw_status save_now(fw_run_state *s, const fw_run_progress *p) {
     fw_comm_host_work_begin(s->job->comm, "writing a checkpoint");
     fw_status status = begin(s, &w, p->step, dir);
     if (status == FW_OK) {
-        status = write_part(s, &mine, dir);
+        status = write_small_files(s, &w);
+        if (status == FW_OK) status = write_part(s, &mine, dir);
         status = unite(s, &w, status, mine, p);
     }
     fw_comm_host_work_end(s->job->comm);
@@ -192,11 +198,17 @@ static fw_status save_now(fw_run_state *s, const fw_run_progress *p) {
 
 /* ---- behind the training */
 
+/* By the thread that writes. */
+static fw_status write_small_files_behind(void *context) {
+    fw_run_state *s = context;
+    return write_small_files(s, &s->behind.writer);
+}
+
 static fw_status save_behind(fw_run_state *s, const fw_run_progress *p) {
     FW_TRY(fw_run_state_finish_save(s)); /* one at a time */
     FW_TRY(begin(s, &s->behind.writer, p->step, s->behind.dir));
     s->behind.progress = *p;
-    return fw_comm_agree(s->job->comm, fw_save_async_start(s->async, s->behind.dir));
+    return fw_comm_agree(s->job->comm, fw_save_async_start(s->async, s->behind.dir, write_small_files_behind, s));
 }
 
 fw_status fw_run_state_save(fw_run_state *s, const fw_run_progress *progress) {
@@ -251,6 +263,7 @@ fw_status fw_run_state_try_saving(fw_run_state *s) {
     fw_status status;
     if (s->options->save_strategy == FW_WHEN_NO) return FW_OK;
     FW_TRY_OR(begin(s, &w, 0, dir), done);
+    FW_TRY_OR(fw_comm_agree(s->job->comm, write_small_files(s, &w)), done);
     FW_TRY_OR(fw_comm_agree(s->job->comm, write_trial(s, dir)), done);
     FW_TRY_OR(fw_comm_agree(s->job->comm, is_writer(s) ? see_all(s, dir) : FW_OK), done);
 done:

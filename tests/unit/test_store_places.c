@@ -28,6 +28,7 @@ static void test_saving(void **unused) {
     fw_test_must(fw_dir_make(there));
     fw_test_must(FW_NEW_ARRAY(range, (size_t)table->unit_n));
     fw_test_must(fw_checkpoint_begin(&w, here, fw_lab.source, table, FW_OPTIMIZER_ADAMW, state.step, PLACE_N));
+    fw_test_must(fw_checkpoint_write_small_files(&w, fw_lab.source));
     for (int i = 0; i < PLACE_N; i++) {
         fw_checkpoint_even_ranges(range, table, i, PLACE_N);
         const fw_checkpoint_share share = {i, PLACE_N, range, fw_test_from_memory, NULL, NULL, FW_OPTIMIZER_ADAMW};

@@ -43,6 +43,7 @@ static void save_as(const char *out, place p) {
     make_layout(&l, &arena, p);
     fw_test_must(FW_NEW_ARRAY(range, (size_t)table->unit_n));
     fw_test_must(fw_checkpoint_begin(&w, out, fw_lab.source, table, FW_OPTIMIZER_ADAMW, 1, p.world));
+    fw_test_must(fw_checkpoint_write_small_files(&w, fw_lab.source));
     for (int rank = 0; rank < p.world; rank++) {
         const int at = fw_shard_saved_place(&l, rank);
         assert_true(at >= 0 && at < p.world && part[at] == NULL);

@@ -91,6 +91,7 @@ static int save(fw_comm *c, void *context) {
     if (fw_comm_rank(c) == 0) {
         FW_RANK_CHECK(fw_checkpoint_begin(&w, t->out, t->source, table, FW_OPTIMIZER_ADAMW, 1, fw_comm_world(c)) ==
                       FW_OK);
+        FW_RANK_CHECK(fw_checkpoint_write_small_files(&w, t->source) == FW_OK);
         snprintf(dir, sizeof dir, "%s", w.staged.path_tmp);
     }
     fw_comm_request request = {.label = "folder"};
