@@ -34,8 +34,8 @@ const char *fw_drop_reason_name(fw_drop_reason reason);
 const char *fw_drop_reason_key(fw_drop_reason reason);
 
 typedef struct fw_row_place {
-    const char *file;      /* borrowed */
-    int64_t line;          /* of a text file; the row of a Parquet file; from 1 */
+    const char *file; /* borrowed */
+    int64_t line;     /* of a text file; the row of a Parquet file, and of an array that goes over few lines; from 1 */
     fw_drop_reason reason; /* of the last refusal; FW_DROP_REASON_N: none */
 } fw_row_place;
 

@@ -6,6 +6,7 @@
 #include "data/parquet/parquet.h"
 #include "data/rows_parts.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 /* What the file is called for its format: without the ending of a compression. */
@@ -16,13 +17,23 @@ static fw_status bare_name(char **out, const char *path, fw_compression compress
     return fw_strndup(out, path, n);
 }
 
+/* Do elements of an array stand on one line, as programs write it that do not indent? Then a line says nothing. */
+static bool share_lines(const fw_records *records) {
+    for (size_t i = 1; i < records->n; i++)
+        if (records->record[i].line == records->record[i - 1].line) return true;
+    return false;
+}
+
 static fw_status split(fw_rows *r, const char *bare) {
     size_t start;
     FW_TRY(fw_format_find(&r->format, &start, r->name, bare, r->text, r->text_bytes));
     if (fw_format_is_blank(r->text + start, r->text_bytes - start)) return FW_OK; /* a shard without rows */
     switch (r->format) {
     case FW_FORMAT_JSONL: return fw_split_lines(&r->records, r->text, start, r->text_bytes);
-    case FW_FORMAT_JSON: return fw_split_array(&r->records, r->name, r->text, start, r->text_bytes);
+    case FW_FORMAT_JSON:
+        FW_TRY(fw_split_array(&r->records, r->name, r->text, start, r->text_bytes));
+        r->shares_lines = share_lines(&r->records);
+        return FW_OK;
     case FW_FORMAT_TEXT: return fw_split_text(&r->records, r->options.text_unit, r->text, start, r->text_bytes);
     case FW_FORMAT_CSV: return fw_csv_split(r, bare, start);
     default: return fw_parquet_open(&r->parquet, r->name, r->text, r->text_bytes, r->options.text_field);
@@ -135,7 +146,7 @@ fw_status fw_row_get(fw_row_cursor *cursor, int64_t index, json_t **row, fw_row_
         return fw_parquet_cursor_get(cursor->parquet, index, row, place);
     }
     const fw_record *record = &r->records.record[(size_t)index + r->header_n];
-    place->line = (int64_t)record->line;
+    if (!r->shares_lines) place->line = (int64_t)record->line;
     if (record->bytes > FW_ROW_BYTES_MAX)
         return fw_row_refuse(place, FW_DROP_CONTENT,
                              "the row has %zu MiB, and at most %d are read; make several of it%s", record->bytes >> 20,

@@ -12,7 +12,7 @@ static int goes_on(const fw_rows *r, const fw_record *record) {
     if (record != r->records.record || r->text[record->offset] != '{') return 0; /* said of the first row only */
     json_t *whole = json_loadb(r->text + record->offset, left, JSON_DISABLE_EOF_CHECK, &error);
     json_decref(whole);
-    return whole != NULL;
+    return whole != NULL && (size_t)error.position > record->bytes; /* so many bytes it took */
 }
 
 fw_status fw_json_read_row(const fw_rows *r, const fw_record *record, json_t **row, fw_row_place *place) {

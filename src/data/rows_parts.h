@@ -5,6 +5,8 @@
 #include "base/file.h"
 #include "data/rows.h"
 
+#include <stdbool.h>
+
 struct fw_rows {
     char *name, *text_field;
     fw_rows_options options;
@@ -13,8 +15,9 @@ struct fw_rows {
     size_t text_bytes;
     fw_mapping mapping, unpacked; /* data is NULL when not used */
     fw_records records;
-    size_t header_n; /* of them, the first that are names of columns */
-    char **column;   /* names of the columns of a table */
+    bool shares_lines; /* an array with several elements on a line: places are numbers of elements */
+    size_t header_n;   /* of them, the first that are names of columns */
+    char **column;     /* names of the columns of a table */
     size_t column_n;
     char delimiter;
     struct fw_parquet *parquet;

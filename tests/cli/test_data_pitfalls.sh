@@ -119,6 +119,13 @@ expect 3 "bad.jsonl:2:" data check bad.jsonl
 grep -qF "bad.jsonl:4:" out || fail "the line that is cut off is not named"
 grep -qF "is the file cut off?" out || fail "the line that is cut off is not said to be"
 expect 3 "2 of 4 rows would be left out" data check bad.jsonl
+# an array on one line: there the number of the element says more than that of the line
+printf '[{"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]}, {"messages": []}]' >flat.json
+expect 3 'flat.json:2: "messages" is empty' data check flat.json
+# a line of its own that is wrong is not the beginning of a longer one
+say '{"messages": [], "messages": []}' '{"messages": []}'
+expect 3 'duplicate object key near' data check talk.jsonl
+if grep -qF "goes on over the next lines" out; then fail "one line is said to go on"; fi
 
 # E46: each row is used or has a reason, also in a run
 say '{"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]}' '{"messages": [{"role": "user", "content": "q"}]}' \
