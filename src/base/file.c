@@ -188,6 +188,11 @@ bool fw_dir_exists(const char *path) {
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
+bool fw_dir_same(const char *a, const char *b) {
+    struct stat x, y;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && S_ISDIR(x.st_mode) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
 fw_status fw_dir_has_file(bool *has, const char *dir, const char *name) {
     char *path;
     *has = false;

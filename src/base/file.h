@@ -42,6 +42,7 @@ fw_status fw_file_copy(const char *from, const char *to);
 
 bool fw_file_exists(const char *path); /* a regular file */
 bool fw_dir_exists(const char *path);
+bool fw_dir_same(const char *a, const char *b); /* two names of one folder that is there */
 /* Is there a regular file of that name in a folder? Errors: FW_ERR_NOMEM. */
 fw_status fw_dir_has_file(bool *has, const char *dir, const char *name);
 /* mkdir -p. */

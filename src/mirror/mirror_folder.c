@@ -18,11 +18,6 @@ enum { CHUNK_BYTES = 4 << 20, RUN_LIMIT_BYTES = 1 << 20 };
 
 /* ---- the folder itself */
 
-static bool is_same_folder(const char *a, const char *b) {
-    struct stat x, y;
-    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
-}
-
 /* run.json says whose it is. *has: there is one. */
 static fw_status check_run(bool *has, const char *dir, const json_t *identity) {
     char *path = NULL;
@@ -45,7 +40,7 @@ done:
 
 fw_status fw_mirror_folder_check(const char *dir, const char *output_dir, const json_t *identity) {
     bool has;
-    if (is_same_folder(dir, output_dir))
+    if (fw_dir_same(dir, output_dir))
         return fw_fail(FW_ERR_OPTION, "--mirror %s is the --output_dir itself; choose another folder, on another disk",
                        dir);
     struct stat info;

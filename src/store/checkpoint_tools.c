@@ -114,11 +114,11 @@ done:
 
 static fw_status refuse_target(const char *dir, const char *source, int64_t step, bool overwrite) {
     fw_strbuf path = {0};
-    struct stat target, read;
+    struct stat target;
     fw_status status;
     FW_TRY_OR(fw_strbuf_printf(&path, "%s/step-%08" PRId64, dir, step), done);
     if (stat(path.data, &target) != 0) goto done;
-    if (stat(source, &read) == 0 && read.st_dev == target.st_dev && read.st_ino == target.st_ino)
+    if (fw_dir_same(path.data, source))
         status = fw_fail(FW_ERR_OPTION, "%s is the checkpoint that is read; give another --output", path.data);
     else if (!overwrite)
         status = fw_fail(FW_ERR_OPTION, "%s is there already; give another --output, or --overwrite to replace it",

@@ -107,12 +107,11 @@ done:
 }
 
 fw_status fw_export_check_target(const char *dir, const char *source_dir) {
-    struct stat target, source;
+    struct stat target;
     if (stat(dir, &target) != 0) return FW_OK;
     if (!S_ISDIR(target.st_mode))
         return fw_fail(FW_ERR_OPTION, "%s exists and is not a folder; choose another name", dir);
-    if (source_dir != NULL && stat(source_dir, &source) == 0 && source.st_dev == target.st_dev &&
-        source.st_ino == target.st_ino)
+    if (source_dir != NULL && fw_dir_same(dir, source_dir))
         return fw_fail(FW_ERR_OPTION, "%s is the folder of the model that is read; choose another one to write to",
                        dir);
     return check_ours(dir);

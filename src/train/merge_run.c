@@ -1,6 +1,7 @@
 #include "train/merge_run.h"
 
 #include "base/alloc.h"
+#include "base/file.h"
 #include "store/merge.h"
 #include "train/forward.h"
 #include "train/job_adapter.h"
@@ -148,6 +149,9 @@ static fw_status options_of_merged(fw_options *out, const fw_options *o) {
 static fw_status merge(const fw_options *o, fw_merge_result *r, probe *p) {
     fw_job job = {0};
     fw_status status;
+    if (fw_dir_same(o->output, o->adapter))
+        return fw_fail(FW_ERR_OPTION, "%s is the folder of the adapter that is read; choose another one to write to",
+                       o->output);
     FW_TRY_OR(fw_job_open(&job, o, (fw_job_needs){.weights_hash = true, .any_base = o->force}), done);
     FW_TRY_OR(fw_strdup(&r->base, job.model_dir), done);
     r->base_hash = job.weights_hash;

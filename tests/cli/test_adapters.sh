@@ -109,6 +109,8 @@ expect 3 "it is a model's folder, to be given as --model" generate --model model
 expect 3 "is an adapter; give it as --adapter" generate --model run/final --prompt a
 expect 2 "finewire merge needs an adapter" merge --output x
 expect 2 "--output" merge run/final
+expect 2 "is the folder of the adapter that is read" merge run/final --output ./run/final/
+[ -s run/final/adapter_model.safetensors ] || fail "a merge into its own folder took the adapter away"
 cp -r run/final damaged
 sed -i 's/"use_rslora": false/"use_rslora": false, "trainable_token_indices": [3]/' damaged/adapter_config.json
 expect 3 '"trainable_token_indices" is [3]: finewire does not have that' merge damaged --output x
