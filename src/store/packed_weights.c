@@ -112,6 +112,9 @@ static fw_status pack(fw_packed_weights *w, const fw_param *p) {
     status = FW_OK;
     const int64_t block_n = fw_quant_block_n(p->n, o->block);
     if (o->nested) status = fw_quant_nest(w->scale_code, w->nested, &w->offset, w->absmax, block_n, w->map8);
+    if (status != FW_OK)
+        status = fw_fail_context(status, "%s: tensor %s, its scales, whose sum is too large for fp32: ", w->folder->dir,
+                                 p->name);
 done:
     fw_free(x);
     return status;

@@ -101,6 +101,22 @@ open("infinite/model.safetensors", "wb").write(data)
 PY
 expect 3 "model.layers.1.mlp.up_proj.weight.nested_absmax: element 0 is inf" train --model infinite "${data[@]}" --use_peft \
   --max_steps 1 --save_strategy no --output_dir other --overwrite_output_dir
+for value in 0x7fc0 0x7f7f; do # bf16: NaN; the largest
+  rm -rf huge && cp -r pico huge
+  python3 - $value <<'PY' || exit 1
+import json, struct, sys
+data = bytearray(open("pico/model.safetensors", "rb").read())
+n = struct.unpack_from("<Q", data)[0]
+start, end = json.loads(data[8:8 + n])["model.layers.1.mlp.down_proj.weight"]["data_offsets"]
+for at in range(start + 14 if sys.argv[1] == "0x7fc0" else start, start + 16 if sys.argv[1] == "0x7fc0" else end, 2):
+    struct.pack_into("<H", data, 8 + n + at, int(sys.argv[1], 16))
+open("huge/model.safetensors", "wb").write(data)
+PY
+  text="model.layers.1.mlp.down_proj.weight, from element 0 on: element 7 is nan"
+  [ $value = 0x7fc0 ] || text="model.layers.1.mlp.down_proj.weight, its scales, whose sum is too large for fp32"
+  expect 3 "$text" train --model huge "${data[@]}" --use_peft --load_in_4bit --use_bnb_nested_quant --max_steps 1 \
+    --save_strategy no --output_dir other --overwrite_output_dir
+done
 spoil() { sed "$1" packed/config.json >spoilt/config.json; }
 cp -r packed spoilt
 spoil 's/load_in_4bit": true/load_in_4bit": false/; s/load_in_8bit": false/load_in_8bit": true/'
