@@ -25,7 +25,7 @@ fw_status fw_mirror_hub_find(const char *option) {
 
 /* Its own message says who was refused, and not what helps: a repository that the token does not reach is "not found". */
 static fw_status run(const char *const *argv, const char *log_path, fw_mirror_work *work) {
-    static const char *const refusals[] = {" 401 ", "'401 ", "403 Forbidden", "not found"};
+    static const char *const refusals[] = {" 401 ", "'401 ", "403 Forbidden", "' not found"};
     fw_status status = fw_mirror_run((char *const *)(uintptr_t)argv, log_path, work);
     for (size_t i = 0; status == FW_ERR_IO && i < sizeof refusals / sizeof refusals[0]; i++) {
         if (strstr(fw_trail_message(), refusals[i]) == NULL) continue;

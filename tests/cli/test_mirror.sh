@@ -16,7 +16,7 @@ done >data.jsonl
 # train CODE TEXT ARGUMENTS...: exit code, and what standard output and standard error hold together
 train() {
   local code=$1 text=$2; shift 2
-  "$FINEWIRE" train --model model --dataset data.jsonl --disable_tqdm --logging_steps 1 --learning_rate 1e-3 \
+  env PATH="${NO_PROGRAMS:-$PATH}" "$FINEWIRE" train --model model --dataset data.jsonl --disable_tqdm --logging_steps 1 --learning_rate 1e-3 \
     --lr_scheduler_type constant --per_device_train_batch_size 2 "$@" >out 2>&1
   local got=$?
   [ $got -eq "$code" ] || fail "finewire train $*: exit code $got, expected $code"
@@ -120,7 +120,7 @@ same unlucky/step-00000002 later/step-00000002
 same unlucky/final later/final
 
 # the Hub: a stand-in for its program, which is told to be busy once
-train 2 "the program hf is not in PATH" --output_dir no --mirror hf://user/repository
+NO_PROGRAMS=/nowhere train 2 "the program hf is not in PATH" --output_dir no --mirror hf://user/repository
 mkdir bin
 cat >bin/hf <<'STANDIN'
 #!/bin/bash
