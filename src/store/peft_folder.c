@@ -1,6 +1,7 @@
 #include "store/peft_folder.h"
 
 #include "base/alloc.h"
+#include "base/file.h"
 
 #include <string.h>
 
@@ -102,6 +103,11 @@ static fw_status refuse_shape(const fw_peft_folder *folder, const fw_param *p, c
             "two files are not of one adapter (r, rank_pattern)",
             path, p->name, found, (long long)t->shape[a ? 0 : 1], folder->config.where,
             (long long)(a ? p->rows : p->cols), want);
+    if (folder->config.base != NULL && fw_dir_same(folder->config.base, base))
+        return fw_fail(FW_ERR_INPUT,
+                       "%s: tensor %s has shape %s, for the model %s, which the adapter names, it must be %s: one of "
+                       "the two has been changed",
+                       path, p->name, found, base, want);
     return fw_fail(FW_ERR_INPUT,
                    "%s: tensor %s has shape %s, for the model %s it must be %s: the adapter is of another base%s%s",
                    path, p->name, found, base, want, folder->config.base == NULL ? "" : ", ",

@@ -85,6 +85,9 @@ echo "config['lora_alpha'] = None" | change $plain alpha
 expect 3 '"lora_alpha" is null: a number is needed' "${try[@]}" --adapter alpha
 echo "config['r'] = 5" | change $plain rank
 expect 3 "which is of rank 4; rank/adapter_config.json gives its module rank 5" "${try[@]}" --adapter rank
+printf '%s\n' "config['base_model_name_or_path'] = 'model'" "k = sorted(k for k in tensors if 'lora_A' in k)[0]" \
+  "tensors[k][1] = [1] + tensors[k][1]" | change $plain third
+expect 3 "which the adapter names, it must be [4, 36]: one of the two has been changed" "${try[@]}" --adapter third
 
 # ---- numbers
 for value in nan inf; do
