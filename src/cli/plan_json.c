@@ -164,6 +164,7 @@ fw_status fw_plan_write_json(fw_strbuf *out, const fw_plan_report *r) {
     put(&w, o, "parameters_stored_twice",
         json_integer(m->table.parameter_n + (m->config.tied ? m->config.V * m->config.C : 0)));
     put(&w, o, "checkpoint_bytes", whole(r->checkpoint_bytes));
+    put(&w, o, "save_async_bytes_a_rank", whole(r->copy_bytes));
     put(&w, o, "final_model_bytes", whole(r->final_bytes));
     put(&w, o, "method", json_string(fw_method_words[r->table.method]));
     put_site(&w, child(&w, o, "machine"), &r->asked.site);

@@ -243,11 +243,18 @@ static fw_status write_answers(fw_strbuf *out, const fw_plan_report *r) {
 
 /* What a run writes: training state in fp32, and the model as it is published. */
 static fw_status write_disk(fw_strbuf *out, const fw_plan_report *r) {
-    char state[FW_HUMAN_BYTES], model[FW_HUMAN_BYTES];
-    return say(out, "disk",
-               "a checkpoint takes %s (weights and moments in fp32, 12 bytes for each that is trained), the "
-               "final model %s",
-               fw_human_size(state, r->checkpoint_bytes), fw_human_size(model, r->final_bytes));
+    char state[FW_HUMAN_BYTES], model[FW_HUMAN_BYTES], copy[FW_HUMAN_BYTES];
+    FW_TRY(
+        say(out, "disk",
+            "a checkpoint takes %s (weights in fp32 and the optimizer's state, %.3g bytes for each that is trained), "
+            "the final model %s",
+            fw_human_size(state, r->checkpoint_bytes), (double)r->checkpoint_bytes / (double)r->advice.best.trained_n,
+            fw_human_size(model, r->final_bytes)));
+    return say(
+        out, "saving",
+        "takes 2 to 3 MB of memory a rank; --save_async takes a copy of its part too, %s a rank in memory of the "
+        "host, beside the figures above",
+        fw_human_size(copy, r->copy_bytes));
 }
 
 static fw_status write_changes(fw_strbuf *out, const fw_plan_report *r) {

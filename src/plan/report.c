@@ -139,6 +139,27 @@ static fw_status compare_recompute(fw_plan_report *r) {
     return FW_OK;
 }
 
+/* Weights in fp32 and what the optimizer keeps of them, to the byte; without the manifest and the files' headers. */
+static uint64_t saved_bytes(const fw_param_table *trained, fw_optimizer optimizer) {
+    uint64_t bytes = 0;
+    for (int32_t i = 0; i < trained->param_n; i++) {
+        const fw_param *p = &trained->param[i];
+        fw_state_array array[FW_STATE_ARRAYS_MAX];
+        const int n = fw_state_arrays(array, optimizer, p);
+        bytes += (uint64_t)p->n * sizeof(float);
+        for (int k = 0; k < n; k++) bytes += (uint64_t)fw_state_whole_n(&array[k], p) * fw_dtype_bytes(array[k].t);
+    }
+    return bytes;
+}
+
+static void count_saving(fw_plan_report *r, const fw_options *o) {
+    const bool full = r->advice.method == FW_METHOD_FULL;
+    const uint64_t world = (uint64_t)r->advice.scenario.site.world;
+    r->checkpoint_bytes = saved_bytes(full ? &r->model.table : fw_model_trained(&r->adapted), fw_plan_optimizer(o));
+    r->copy_bytes = (r->checkpoint_bytes + world - 1) / world;
+    r->final_bytes = (full ? 2 : 4) * (uint64_t)r->advice.best.trained_n;
+}
+
 /* given: o before anything is worked out. */
 static fw_status make(fw_plan_report *r, fw_options *o, const fw_options *given) {
     fw_model_config config;
@@ -150,8 +171,7 @@ static fw_status make(fw_plan_report *r, fw_options *o, const fw_options *given)
     FW_TRY(fill_tables(r));
     FW_TRY(fw_plan_advise(&r->advice, &r->asked));
     FW_TRY(compare_recompute(r));
-    r->checkpoint_bytes = 12 * (uint64_t)r->advice.best.trained_n;
-    r->final_bytes = (r->advice.method == FW_METHOD_FULL ? 2 : 4) * (uint64_t)r->advice.best.trained_n;
+    count_saving(r, o);
     fw_plan_split_tensor(&r->tensor, &r->advice.scenario, &r->advice.best);
     fw_plan_split_pipeline(&r->pipeline, &r->advice.scenario, &r->advice.best);
     FW_TRY(answer(r));

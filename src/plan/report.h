@@ -48,7 +48,8 @@ typedef struct fw_plan_report {
     int fewest_other[2][FW_PLAN_STRATEGY_N]; /* the same of other */
     int64_t longest_length, largest_batch;   /* as recommended */
     uint64_t checkpoint_bytes, final_bytes;  /* on disk, as recommended; the final model in bf16 */
-    fw_plan_advice unchanged;                /* what the cases of --what_if are compared with: what was asked */
+    uint64_t copy_bytes;      /* what --save_async holds of a checkpoint on a rank, in memory of the host */
+    fw_plan_advice unchanged; /* what the cases of --what_if are compared with: what was asked */
     fw_plan_change change[FW_PLAN_CHANGES_MAX];
     int change_n;
     char *change_text; /* heap */
