@@ -15,7 +15,8 @@ static const fw_option_id own[] = {FW_OPTION_lora_r,
                                    FW_OPTION_use_rslora,
                                    FW_OPTION_use_dora,
                                    FW_OPTION_lora_bias,
-                                   FW_OPTION_lora_init};
+                                   FW_OPTION_lora_init,
+                                   FW_OPTION_lora_task_type};
 
 fw_status fw_options_check_packing(const fw_options *o) {
     if (o->load_in_4bit && o->adapter == NULL)

@@ -122,6 +122,7 @@ mv merged32/tokenizer.json merged32/foreign.txt
 expect 2 "which finewire did not write" merge run/final --output merged32
 # ---- options of adapters: names that are not there, what has no effect
 again=(train --model model --dataset data.jsonl --output_dir other --max_steps 1 --save_strategy no)
+expect 2 "--lora_task_type is SEQ_CLS; it must be CAUSAL_LM" "${again[@]}" --use_peft --lora_task_type SEQ_CLS
 expect 2 "did you mean q_proj?" "${again[@]}" --use_peft --lora_target_modules q_porj
 expect 2 "--lora_modules_to_save lm_head" "${again[@]}" --use_peft --lora_target_modules lm_head
 expect 0 "on q_proj v_proj o_proj gate_proj up_proj down_proj of 2 blocks" train --model model --dataset data.jsonl \
@@ -131,7 +132,7 @@ python3 -c 'import json; assert json.load(open("excluded/final/adapter_config.js
 expect 0 '"loss"' eval --model model --adapter excluded/final --dataset data.jsonl --json
 expect 2 "adapter was set and is not set" train --model model --dataset data.jsonl --output_dir excluded --max_steps 1
 expect 0 "lora_r has no effect without --use_peft" "${again[@]}" --lora_r 8
-printf 'lora_target_modules: [q_proj, v_proj]\nlora_rank_pattern: {v_proj: 2}\n' >lists.yaml
+printf 'lora_target_modules: [q_proj, v_proj]\nlora_rank_pattern: {v_proj: 2}\nlora_task_type: CAUSAL_LM\n' >lists.yaml
 expect 0 "adapter = other/final" "${again[@]}" --recipe lists.yaml --use_peft --overwrite_output_dir
 [ -s other/final/adapter_model.safetensors ] || fail "lists of a recipe made no adapter"
 
