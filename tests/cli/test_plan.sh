@@ -135,6 +135,11 @@ run 0 --model Llama-3.1-70B --gpus 2 --gpu l40s --use_peft --load_in_4bit --use_
   --per_device_train_batch_size 1 --strategy zero3 --gradient_checkpointing true --json
 check 'strategies["zero3"]["fits"] and strategies["zero3"]["weights_bytes"] * 2 < strategies["ddp"]["weights_bytes"] * 1.01'
 check '17e9 < strategies["zero3"]["weights_bytes"] < 22e9' # half of 70 billion half bytes, their scales, and the edge
+# on one card of 24 GiB they wait in a file: the edge and the blocks at work are there
+run 0 --model Llama-3.1-70B --gpus 1 --gpu 4090 --use_peft --load_in_4bit --max_length 512 --per_device_train_batch_size 1 \
+  --gradient_checkpointing true --offload_optimizer nvme --offload_params nvme --json
+check 'strategies["zero3"]["fits"] and strategies["zero3"]["weights_bytes"] + strategies["zero3"]["gathered_bytes"] < 8e9'
+check '38e9 < strategies["zero3"]["disk_bytes"] < 50e9'
 refuse "load_in_4bit needs use_peft" --model Qwen3-8B --gpus 1 --gpu 4090 --load_in_4bit
 refuse "method is lora, but load_in_4bit asks for qlora" --model Qwen3-8B --gpus 1 --gpu 4090 --load_in_4bit --method lora
 run 0 --model meta-llama/Meta-Llama-3.1-8B-Instruct --gpus 1 --gpu h100
