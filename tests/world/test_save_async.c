@@ -87,6 +87,7 @@ static int train_and_save(fw_comm *c, void *context) {
         char now[64], behind[64];
         json_t *part = NULL;
         FW_RANK_CHECK(fw_step_run(&lab.step, step, step, 0, 1e-3, &result) == FW_OK);
+        FW_RANK_CHECK(fw_shard_settle(lab.shard) == FW_OK); /* the next forward would wait for this */
         snprintf(now, sizeof now, "now-%d-%d", fw_comm_rank(c), step);
         snprintf(behind, sizeof behind, "behind-%d-%d", fw_comm_rank(c), step);
         const char *before = fw_test_path(t->out, now), *after = fw_test_path(t->out, behind);
@@ -98,6 +99,7 @@ static int train_and_save(fw_comm *c, void *context) {
             .beta1 = 0.9f, .beta2 = 0.99f, .epsilon = 1e-8f, .learning_rate = 1e-2f, .grad_scale = 1, .step = step + 1};
         FW_RANK_CHECK(fw_optimizer_update(lab.shard, table, fw_shard_update_device(lab.shard), &o, &lab.step.optim) ==
                       FW_OK);
+        FW_RANK_CHECK(fw_shard_settle(lab.shard) == FW_OK);
         FW_RANK_CHECK(fw_save_async_wait(async, &part) == FW_OK);
         json_decref(part);
         FW_RANK_CHECK(same_files(before, after));

@@ -57,6 +57,7 @@ static void take_small(const run *u) {
     for (int r = 0; r < u->world; r++)
         from[r] = fw_shm_slot(u->s, r, op->number) + (is_scatter || is_transpose ? u->me * part_n * u->size : 0);
     if (op->kind == FW_COMM_ALL_GATHER) {
+        from[u->me] = op->part; /* in place it is not touched: somebody may read it meanwhile */
         for (int r = 0; r < u->world; r++) copy_small((char *)op->buffer + r * bytes, from[r], bytes);
     } else if (op->kind == FW_COMM_BROADCAST) {
         if (u->me != op->root) copy_small(op->buffer, from[op->root], bytes);
