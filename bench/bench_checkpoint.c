@@ -10,6 +10,7 @@
  *   checkpoint  what a run does: parts, manifest, every file and folder synced, renamed
  *   read        every array from the files (in the page cache) into memory that was just taken, checked, by one thread
  *   load        the same by all CPUs, every byte checked on its way, which is what a resuming run does
+ *   weights     the part of it that comes before the first step: the weights alone, by all CPUs. BYTES are those of all
  *
  * A line each: NAME WRITERS BYTES SECONDS CPU_SECONDS. bench/bench_checkpoint runs this and torch's save and load in turn. */
 #include "base/alloc.h"
@@ -142,11 +143,12 @@ static void write_checkpoint(const bench *b) {
     for (int i = 0; i < b->writer_n; i++) json_decref(part[i]);
 }
 
-static void read_all(const bench *b, bool by_all) {
+/* The first array_n arrays. */
+static void read_arrays(const bench *b, int array_n, bool by_all) {
     fw_checkpoint_files files;
     fw_threads *threads = NULL;
     char path[700];
-    size_t bytes = (size_t)b->table.total_n * FW_CHECKPOINT_ARRAY_N * sizeof(float);
+    size_t bytes = (size_t)b->table.total_n * (size_t)array_n * sizeof(float);
     snprintf(path, sizeof path, "%s/step-00000001", b->out);
     float *to = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     need(to != MAP_FAILED, "memory");
@@ -154,7 +156,7 @@ static void read_all(const bench *b, bool by_all) {
     if (by_all) need(fw_threads_create_for_host(&threads) == FW_OK, "threads");
     need(fw_checkpoint_open(&files, path, &b->table, NULL) == FW_OK, "open");
     files.threads = threads;
-    for (int array = 0; array < FW_CHECKPOINT_ARRAY_N; array++)
+    for (int array = 0; array < array_n; array++)
         for (int32_t unit = 0; unit < b->table.unit_n; unit++)
             need(fw_checkpoint_read(&files, (fw_checkpoint_array)array, unit, 0, b->table.unit_size_n[unit],
                                     to + array * b->table.total_n + b->table.unit_offset_n[unit]) == FW_OK,
@@ -198,7 +200,7 @@ static void time_plain(const bench *b) {
 }
 
 static void time_checkpoint(const bench *b) {
-    need(fw_dir_remove(b->out) == FW_OK, b->out);
+    need(fw_dir_remove(b->out) == FW_OK && fw_dir_make(b->out) == FW_OK, b->out);
     sync();
     moment begin = now();
     write_checkpoint(b);
@@ -218,11 +220,14 @@ int main(int argc, char **argv) {
         time_plain(&b);
         if (!checkpoint_first) time_checkpoint(&b);
         moment begin = now();
-        read_all(&b, false);
+        read_arrays(&b, FW_CHECKPOINT_ARRAY_N, false);
         tell(&b, "read", begin);
         begin = now();
-        read_all(&b, true);
+        read_arrays(&b, FW_CHECKPOINT_ARRAY_N, true);
         tell(&b, "load", begin);
+        begin = now();
+        read_arrays(&b, 1, true);
+        tell(&b, "weights", begin);
     }
     need(fw_dir_remove(b.out) == FW_OK && fw_dir_remove(b.source) == FW_OK, "removing");
     fw_free(b.values);

@@ -138,6 +138,7 @@ fail:
 
 void fw_shard_destroy(fw_shard *s) {
     if (s == NULL) return;
+    fw_shard_end_pages(s);
     /* What is on its way works on memory that is about to go. A job that has failed ends these waits at once. */
     for (int32_t b = 0; s->state != NULL && b < s->layout.bucket_n; b++) {
         fw_bucket_state *state = &s->state[b];

@@ -39,6 +39,7 @@
 #ifndef FW_SHARD_SHARD_H
 #define FW_SHARD_SHARD_H
 
+#include "base/threads.h"
 #include "comm/comm.h"
 #include "device/arena.h"
 #include "device/device.h"
@@ -193,12 +194,20 @@ const fw_shard_layout *fw_shard_layout_of(const fw_shard *s);
  * of those that layout.array_n counts. */
 typedef enum fw_shard_array { FW_SHARD_WEIGHT, FW_SHARD_EXP_AVG, FW_SHARD_EXP_AVG_SQ, FW_SHARD_ARRAY_N } fw_shard_array;
 
+/* The weights will be loaded soon: memory of the host for them is taken behind what the caller does until then. Borrows the pool,
+ * whose CPUs it may use, until the load. */
+void fw_shard_expect_load(fw_shard *s, const fw_threads *pool);
+
 /* Gives out[0, n) = elements [first_n, first_n + n) of a unit, fp32, padding 0; host memory. Called by
  * one thread; it may use all of the pool. */
 typedef fw_status (*fw_unit_reader)(void *context, int32_t unit, int64_t first_n, int64_t n, float *out);
 /* Fill an array; only owned ranges are asked for. Collective: after the weights, every rank's compute weights follow. When
  * reading fails on one rank it fails on all, with that rank's message, and the job may go on: the array holds anything. */
 fw_status fw_shard_load(fw_shard *s, fw_shard_array array, fw_unit_reader read, void *context);
+/* The same where state stays (below): everything is asked for first, and is there when `fill` has returned, so that it can be
+ * read in one go. */
+fw_status fw_shard_load_whole(fw_shard *s, fw_shard_array array, fw_unit_reader ask, fw_status (*fill)(void *context),
+                              void *context);
 /* The same for packed weights: words as they are. */
 typedef fw_status (*fw_word_reader)(void *context, int32_t unit, int64_t first, int64_t n, uint16_t *out);
 fw_status fw_shard_load_words(fw_shard *s, fw_word_reader read, void *context);
@@ -220,8 +229,8 @@ fw_status fw_shard_read_own(fw_shard *s, fw_shard_array array, int32_t unit, int
  * `param` in the table, of those that this rank holds (fw_state_held). Not collective. */
 typedef fw_status (*fw_state_reader)(void *context, int32_t param, int k, int64_t first_n, int64_t n, void *out);
 fw_status fw_shard_load_state(fw_shard *s, fw_state_reader read, void *context);
-/* What the two above give a reader to fill with the optimizer's arrays is where they stay: it may be filled later, by any
- * thread, until the first that uses them, which is an update. */
+/* What a reader is given to fill with weights or the optimizer's arrays is where they stay. So the latter may be filled later, by
+ * any thread, before the first that uses them, which is an update. Of what is trained. */
 bool fw_shard_state_stays(const fw_shard *s);
 /* All of them to zeros, as they begin. */
 fw_status fw_shard_clear_state(fw_shard *s);

@@ -69,9 +69,8 @@ static fw_status load_arrays(fw_shard *s, int32_t b, fw_state_reader read, void 
 }
 
 fw_status fw_shard_load_state(fw_shard *s, fw_state_reader read, void *context) {
-    float *chunk;
-    FW_TRY(FW_NEW_ARRAY(chunk, LOAD_CHUNK_N));
-    fw_status status = FW_OK;
+    float *chunk = NULL;
+    fw_status status = s->device->on_host ? FW_OK : FW_NEW_ARRAY(chunk, LOAD_CHUNK_N);
     for (int32_t b = 0; b < s->layout.bucket_n && status == FW_OK; b++)
         status = load_arrays(s, b, read, context, chunk);
     fw_free(chunk);

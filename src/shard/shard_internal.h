@@ -2,6 +2,7 @@
 #ifndef FW_SHARD_SHARD_INTERNAL_H
 #define FW_SHARD_SHARD_INTERNAL_H
 
+#include "base/behind.h"
 #include "shard/shard.h"
 #include "shard/shard_schedule.h"
 #include "spill/spill.h"
@@ -67,6 +68,10 @@ struct fw_shard {
     fw_spill *spill;                    /* NULL: nothing is in a file */
     fw_device *update_device;           /* what updates, where that is not the device */
     bool has_pages;                     /* gradients and units at work */
+    struct {                            /* of the weights: shard_pages.c */
+        fw_behind thread;
+        atomic_bool stop;
+    } pages;
     /* Slot 0 belongs to bucket 0, the others to the rest in turn. send[i] is the bf16 copy of gradient slot i. */
     fw_slot weight_slot[FW_SHARD_SLOT_MAX], gradient_slot[FW_SHARD_SLOT_MAX];
     void *send[FW_SHARD_SLOT_MAX];
@@ -111,6 +116,9 @@ fw_status fw_shard_weights_acquire(fw_shard *s, int32_t unit, const void **w);
 fw_status fw_shard_weights_release(fw_shard *s, int32_t unit);
 /* The master's part has changed, its record is open: copies follow; a gather after an update is left running. */
 fw_status fw_shard_weights_renew(fw_shard *s, int32_t b, char *record);
+
+/* Weights are about to come, or never will: no more pages are taken for them. */
+void fw_shard_end_pages(fw_shard *s);
 
 /* shard_gradients.c */
 fw_status fw_shard_gradient_acquire(fw_shard *s, int32_t unit, float **g);

@@ -80,22 +80,32 @@ static fw_status load_part(fw_shard *s, const part to, int32_t b, fw_unit_reader
 typedef struct loading {
     fw_unit_reader read;
     void *context;
-    float *host;
+    float *host;      /* a chunk, once it is needed: to take and clear it takes time */
     fw_status status; /* of reading, the first that failed */
     fw_trail trail;
 } loading;
+
+/* A rank that cannot read goes on without reading: the others wait for it where weights are shared. */
+static void note(loading *l, fw_status status) {
+    l->status = status;
+    if (status != FW_OK) fw_trail_copy(&l->trail);
+}
+
+static void need_chunk(loading *l) {
+    if (l->status == FW_OK && l->host == NULL) note(l, FW_NEW_ARRAY(l->host, LOAD_CHUNK_N));
+}
 
 /* Weights that are only read and wait elsewhere: made in memory of the host. */
 static fw_status load_away(fw_shard *s, int32_t b, loading *l) {
     const fw_bucket *bucket = fw_shard_bucket(s, b);
     const int64_t own = s->group_rank * bucket->part_n;
     char *data;
+    need_chunk(l);
     if (l->status != FW_OK) return FW_OK;
     FW_TRY(fw_shard_weights_away_open(s, b, &data));
     for (int64_t at = 0; at < bucket->part_n && l->status == FW_OK; at += LOAD_CHUNK_N) {
         const int64_t n = bucket->part_n - at < LOAD_CHUNK_N ? bucket->part_n - at : LOAD_CHUNK_N;
-        l->status = read_bucket(s, b, own + at, n, l->read, l->context, l->host);
-        if (l->status != FW_OK) fw_trail_copy(&l->trail);
+        note(l, read_bucket(s, b, own + at, n, l->read, l->context, l->host));
         if (s->layout.options.t == FW_BF16) round_in_place(l->host, n);
         const size_t size = fw_dtype_bytes(s->layout.options.t);
         memcpy(data + (size_t)at * size, l->host, (size_t)n * size);
@@ -103,31 +113,48 @@ static fw_status load_away(fw_shard *s, int32_t b, loading *l) {
     return fw_shard_weights_away_close(s, b, data);
 }
 
-/* A rank that cannot read goes on without reading: the others wait for it where weights are shared. */
-static fw_status load_bucket(fw_shard *s, fw_shard_array array, int32_t b, loading *l) {
+/* asks: for what this rank owns of the bucket; ends: it is there. */
+static fw_status load_bucket(fw_shard *s, fw_shard_array array, int32_t b, loading *l, bool asks, bool ends) {
     char *record;
     if (s->layout.weights_away && !s->layout.options.training) return load_away(s, b, l);
     FW_TRY(fw_shard_record_open(s, b, FW_RECORD_UPDATE, &record));
     const part to = part_of(s, array, b, record);
-    if (l->status == FW_OK) {
-        l->status = load_part(s, to, b, l->read, l->context, s->device->on_host && to.t == FW_F32 ? NULL : l->host);
-        if (l->status != FW_OK) fw_trail_copy(&l->trail);
-    }
-    if (array == FW_SHARD_WEIGHT) FW_TRY(fw_shard_weights_renew(s, b, record));
+    const bool in_place = s->device->on_host && to.t == FW_F32;
+    FW_ASSERT(in_place || (asks && ends));
+    if (!in_place) need_chunk(l);
+    if (asks && l->status == FW_OK) note(l, load_part(s, to, b, l->read, l->context, in_place ? NULL : l->host));
+    if (ends && array == FW_SHARD_WEIGHT) FW_TRY(fw_shard_weights_renew(s, b, record));
     return fw_shard_record_close(s, b);
 }
 
-fw_status fw_shard_load(fw_shard *s, fw_shard_array array, fw_unit_reader read, void *context) {
-    loading l = {.read = read, .context = context};
-    l.status = FW_NEW_ARRAY(l.host, LOAD_CHUNK_N);
-    if (l.status != FW_OK) fw_trail_copy(&l.trail);
-    fw_status status = FW_OK;
-    for (int32_t b = 0; b < s->layout.bucket_n && status == FW_OK; b++) status = load_bucket(s, array, b, &l);
-    fw_free(l.host);
+static fw_status end_load(fw_shard *s, loading *l, fw_status status) {
+    fw_free(l->host);
     FW_TRY(status);
     FW_TRY(fw_shard_settle(s));
-    if (l.status != FW_OK) fw_trail_restore(&l.trail);
-    return fw_comm_agree(s->comm, l.status);
+    if (l->status != FW_OK) fw_trail_restore(&l->trail);
+    return fw_comm_agree(s->comm, l->status);
+}
+
+fw_status fw_shard_load(fw_shard *s, fw_shard_array array, fw_unit_reader read, void *context) {
+    loading l = {.read = read, .context = context, .status = FW_OK};
+    fw_status status = FW_OK;
+    fw_shard_end_pages(s);
+    for (int32_t b = 0; b < s->layout.bucket_n && status == FW_OK; b++)
+        status = load_bucket(s, array, b, &l, true, true);
+    return end_load(s, &l, status);
+}
+
+fw_status fw_shard_load_whole(fw_shard *s, fw_shard_array array, fw_unit_reader ask, fw_status (*fill)(void *context),
+                              void *context) {
+    loading l = {.read = ask, .context = context, .status = FW_OK};
+    fw_status status = FW_OK;
+    fw_shard_end_pages(s);
+    for (int32_t b = 0; b < s->layout.bucket_n && status == FW_OK; b++)
+        status = load_bucket(s, array, b, &l, true, false);
+    if (status == FW_OK && l.status == FW_OK) note(&l, fill(context));
+    for (int32_t b = 0; b < s->layout.bucket_n && status == FW_OK; b++)
+        status = load_bucket(s, array, b, &l, false, true);
+    return end_load(s, &l, status);
 }
 
 /* ---- packed weights ---- */

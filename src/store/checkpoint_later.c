@@ -36,8 +36,9 @@ static fw_status end(fw_checkpoint_later *l) {
 }
 
 fw_status fw_checkpoint_later_finish(fw_checkpoint_later *l, fw_threads *threads) {
-    if (fw_checkpoint_later_is_started(l)) fw_threads_run(threads, fw_blocks_help, &l->reading);
-    const fw_status status = end(l);
+    const bool behind = fw_checkpoint_later_is_started(l);
+    if (behind) fw_threads_run(threads, fw_blocks_help, &l->reading);
+    const fw_status status = behind ? end(l) : fw_blocks_read(&l->blocks, threads);
     fw_blocks_fini(&l->blocks);
     return status;
 }

@@ -30,7 +30,7 @@ fw_status fw_checkpoint_later_add_values(fw_checkpoint_later *l, const fw_checkp
 /* The thread may run on the CPUs of the pool, which it does not use. */
 void fw_checkpoint_later_start(fw_checkpoint_later *l, const fw_threads *pool);
 bool fw_checkpoint_later_is_started(const fw_checkpoint_later *l);
-/* Wait, and work meanwhile. Errors: those of fw_checkpoint_read, of the first bad block. Then it is as if zeroed. */
+/* Wait, and work meanwhile; what was not started is read now. Errors: those of fw_checkpoint_read, of the first bad block. Then it is as if zeroed. */
 fw_status fw_checkpoint_later_finish(fw_checkpoint_later *l, fw_threads *threads);
 /* What was read is not wanted. Takes a zeroed one. */
 void fw_checkpoint_later_stop(fw_checkpoint_later *l);

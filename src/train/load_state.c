@@ -18,7 +18,8 @@ static bool is_writer(const fw_run_state *s) { return fw_comm_rank(s->job->comm)
 typedef struct saved {
     const fw_checkpoint_files *files;
     fw_checkpoint_array array;
-    fw_checkpoint_later *later; /* NULL: at once */
+    fw_checkpoint_later *later; /* what is asked for is noted there; NULL: it is read */
+    fw_threads *threads;
 } saved;
 
 static fw_status read_saved(void *context, int32_t unit, int64_t first_n, int64_t n, float *out) {
@@ -36,14 +37,25 @@ static fw_status read_saved_state(void *context, int32_t param, int k, int64_t f
     return fw_checkpoint_read_values(from->files, array, param, first_n, n, out);
 }
 
+static fw_status read_noted(void *context) {
+    const saved *from = context;
+    return fw_checkpoint_later_finish(from->later, from->threads);
+}
+
 /* Every rank reads what it owns, and checks it: FW_ERR_INPUT on all when one has found damage. */
 static fw_status load_weights(fw_run_state *s, fw_checkpoint_files *files) {
-    saved from = {files, FW_CHECKPOINT_WEIGHT, NULL};
+    fw_shard *shard = s->job->shard;
+    fw_checkpoint_later whole = {0}; /* in one go: threads do not wait for each other after every unit */
+    saved at_once = {.files = files, .array = FW_CHECKPOINT_WEIGHT},
+          noted = {files, FW_CHECKPOINT_WEIGHT, &whole, s->job->threads};
     files->threads = s->job->threads;
     uint64_t start_ns = fw_trace_now();
     fw_comm_host_work_begin(s->job->comm, "loading a checkpoint");
-    const fw_status status = fw_shard_load(s->job->shard, FW_SHARD_WEIGHT, read_saved, &from);
+    const fw_status status = fw_shard_state_stays(shard)
+                                 ? fw_shard_load_whole(shard, FW_SHARD_WEIGHT, read_saved, read_noted, &noted)
+                                 : fw_shard_load(shard, FW_SHARD_WEIGHT, read_saved, &at_once);
     fw_comm_host_work_end(s->job->comm);
+    fw_checkpoint_later_stop(&whole); /* had it not come to reading */
     fw_trace_since(FW_TRACE_HOST, "read the weights", start_ns);
     return status;
 }
@@ -55,10 +67,10 @@ static fw_status load_state(fw_run_state *s, const fw_checkpoint_files *files, f
     uint64_t start_ns = fw_trace_now();
     fw_comm_host_work_begin(s->job->comm, "loading a checkpoint");
     for (int k = 1; k <= l->array_n && status == FW_OK; k++) {
-        saved from = {files, (fw_checkpoint_array)k, later};
+        saved from = {.files = files, .array = (fw_checkpoint_array)k, .later = later};
         status = fw_shard_load(s->job->shard, (fw_shard_array)k, read_saved, &from);
     }
-    saved from = {files, FW_CHECKPOINT_WEIGHT, later};
+    saved from = {.files = files, .later = later};
     if (status == FW_OK && l->by_tensor) status = fw_shard_load_state(s->job->shard, read_saved_state, &from);
     fw_comm_host_work_end(s->job->comm);
     if (later == NULL) fw_trace_since(FW_TRACE_HOST, "read the optimizer's state", start_ns);

@@ -189,6 +189,7 @@ fw_status fw_trainer_prepare(fw_trainer *t) {
     FW_TRY(fw_comm_agree(t->job.comm, count_steps(t)));
     t->memory_available = fw_host_memory_available();
     FW_TRY(allocate(t));
+    fw_shard_expect_load(t->job.shard, t->job.threads);
 
     t->state.options = t->o;
     t->state.job = &t->job;
@@ -198,9 +199,9 @@ fw_status fw_trainer_prepare(fw_trainer *t) {
     FW_TRY(fw_run_state_claim(&t->state));
     t->tracing = true;
     FW_TRY(fw_run_trace_begin(t->job.comm, t->o->trace));
+    if (!t->hooks->keeps_nothing) FW_TRY(fw_run_state_try_saving(&t->state));
     FW_TRY(fw_run_state_load(&t->state, &place));
     FW_TRY(take_place(t, &place));
-    if (!t->hooks->keeps_nothing) FW_TRY(fw_run_state_try_saving(&t->state));
     tell_rate(t);
     tell_start(t);
     const bool nothing_to_do = t->first_step >= t->step_n;

@@ -1,7 +1,9 @@
 /* A checkpoint does not know who wrote it: written as 1, 2, 3, 4, 8 and 64 ranks of every strategy write it, read as 1, 2, 3,
- * 5, 8 and 64 ranks of every strategy read it, every weight and moment has the same bits. Sizes are odd, tied and untied.
+ * 5, 8 and 64 ranks of every strategy read it, every weight and moment has the same bits. Sizes are odd, tied and untied; all of
+ * a model is trained, or adapters of it are, with what is trained whole beside them.
  * Without ranks: what a rank writes and reads is a function of the layout; tests/world/test_resharding.c has real ones. */
 #include "base/alloc.h"
+#include "model/adapter.h"
 #include "shard/shard.h"
 #include "support/checkpoint_lab.h"
 #include "support/tiny_model.h"
@@ -86,19 +88,20 @@ static void read_as(const fw_checkpoint_files *files, place p, float *buffer) {
 static const int writers[] = {1, 2, 3, 4, 8, 64}, readers[] = {1, 2, 3, 5, 8, 64};
 enum { WORLD_N = sizeof writers / sizeof *writers };
 
-static void matrix(void) {
+/* The first world_n numbers of ranks. */
+static void matrix(int world_n) {
     char out[FW_TEST_PATH_BYTES];
     float *buffer;
     fw_test_scratch_make(out);
     fw_test_must(FW_NEW_ARRAY(buffer, (size_t)fw_lab.model.table.total_n));
-    for (int w = 0; w < WORLD_N; w++)
+    for (int w = 0; w < world_n; w++)
         for (int s = 0; s < FW_SHARD_STRATEGY_N; s++) {
             const place from = {(fw_shard_strategy)s, writers[w], (fw_shard_wrap)((w + s) % 3)};
             fw_checkpoint_files files;
             save_as(out, from);
             fw_test_must(fw_checkpoint_verify(fw_test_step_path(out, 1), true));
             fw_test_must(fw_checkpoint_open(&files, fw_test_step_path(out, 1), &fw_lab.model.table, NULL));
-            for (int r = 0; r < WORLD_N; r++)
+            for (int r = 0; r < world_n; r++)
                 for (int t = 0; t < FW_SHARD_STRATEGY_N; t++)
                     read_as(&files, (place){(fw_shard_strategy)t, readers[r], (fw_shard_wrap)(r % 3)}, buffer);
             fw_checkpoint_close(&files);
@@ -120,12 +123,15 @@ static void clear_padding(float *flat) {
     fw_free(whole);
 }
 
-static void test_variant(const char *variant) {
-    const char *source = fw_test_path(fw_lab.root, variant);
+static void new_source(const char *variant) {
     fw_test_memory_model_fini(&fw_lab.model);
-    fw_test_must(fw_test_write_model(source, variant, 37));
-    snprintf(fw_lab.source, sizeof fw_lab.source, "%s", source);
-    fw_test_must(fw_test_memory_model_init(&fw_lab.model, source));
+    snprintf(fw_lab.source, sizeof fw_lab.source, "%s", fw_test_path(fw_lab.root, variant));
+    fw_test_must(fw_test_write_model(fw_lab.source, variant, 37));
+    fw_test_must(fw_test_memory_model_init(&fw_lab.model, fw_lab.source));
+}
+
+/* Of the lab's table, whose weights are there. */
+static void all_places(int world_n) {
     for (int k = 0; k < 2; k++) {
         fw_free(fw_lab.moment[k]);
         fw_test_must(FW_NEW_ARRAY(fw_lab.moment[k], (size_t)fw_lab.model.table.total_n));
@@ -134,7 +140,12 @@ static void test_variant(const char *variant) {
         clear_padding(fw_lab.moment[k]);
     }
     clear_padding(fw_lab.model.flat);
-    matrix();
+    matrix(world_n);
+}
+
+static void test_variant(const char *variant) {
+    new_source(variant);
+    all_places(WORLD_N);
 }
 
 static void test_tied(void **unused) {
@@ -146,7 +157,38 @@ static void test_untied(void **unused) {
     test_variant("qwen2_untied");
 }
 
+/* What an adapter trains takes the model's place in the lab. Ranks to 8. */
+static void test_adapter(const char *variant, const fw_adapter_request *request) {
+    fw_adapter adapter;
+    fw_param_table frozen;
+    new_source(variant);
+    fw_test_memory_model base = fw_lab.model;
+    fw_lab.model = (fw_test_memory_model){.config = base.config};
+    fw_test_must(fw_adapter_resolve(&adapter, request, &base.config, &base.table));
+    fw_test_must(fw_adapter_tables(&adapter, &base.table, &frozen, &fw_lab.model.table));
+    fw_test_must(FW_NEW_ARRAY(fw_lab.model.flat, (size_t)fw_lab.model.table.total_n));
+    for (int64_t i = 0; i < fw_lab.model.table.total_n; i++) fw_lab.model.flat[i] = (float)(i % 1009) - 500.25f;
+    all_places(WORLD_N - 1);
+    fw_param_table_fini(&frozen);
+    fw_adapter_fini(&adapter);
+    fw_test_memory_model_fini(&base);
+}
+
+static void test_adapters(void **unused) {
+    (void)unused;
+    static const fw_adapter_request requests[] = {
+        {.r = 3, .alpha = 6, .target_modules = "all-linear"},
+        {.r = 5, .alpha = 5, .target_modules = "q_proj,down_proj", .dora = true, .modules_to_save = "norm"},
+        {.r = 1, .alpha = 2, .target_modules = "v_proj", .modules_to_save = "embed_tokens"},
+        {.r = 2, .alpha = 2, .target_modules = "up_proj", .layers_to_transform = "0", .modules_to_save = "lm_head"}};
+    for (size_t i = 0; i < sizeof requests / sizeof *requests; i++)
+        test_adapter(i % 2 == 0 ? "qwen2_tied" : "qwen2_untied", &requests[i]);
+    test_adapter("qwen2_untied", &requests[0]);
+    test_adapter("qwen2_tied", &requests[3]); /* a head of its own beside the tied embedding */
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_tied), cmocka_unit_test(test_untied)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_tied), cmocka_unit_test(test_untied),
+                                       cmocka_unit_test(test_adapters)};
     return cmocka_run_group_tests(tests, fw_test_checkpoint_setup, fw_test_checkpoint_teardown);
 }

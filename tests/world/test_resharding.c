@@ -1,7 +1,7 @@
 /* Real ranks write a checkpoint under one strategy, others load it under another: every weight and moment that a rank then
- * owns has the bits that went in. Pairs are drawn with seed 7; tests/unit/test_store_reshard.c has all of them. */
+ * owns has the bits that went in; of a whole model, or of an adapter. Pairs are drawn with seed 7; tests/unit/test_store_reshard.c has all of them. */
 #include "base/alloc.h"
-#include "store/checkpoint.h"
+#include "store/checkpoint_later.h"
 #include "support/model_lab.h"
 #include "support/scratch.h"
 #include "support/tiny_model.h"
@@ -19,8 +19,13 @@
 
 typedef struct trial {
     const char *variant, *out, *source;
+    const fw_adapter_request *adapter; /* NULL: all of the model is trained */
+    bool whole;                        /* an array is read in one go, into pages that were taken before */
     fw_shard_options shard;
 } trial;
+
+static const fw_adapter_request adapter = {
+    .r = 3, .alpha = 6, .target_modules = "all-linear", .dora = true, .modules_to_save = "norm"};
 
 static const fw_shard_array arrays[FW_CHECKPOINT_ARRAY_N] = {FW_SHARD_WEIGHT, FW_SHARD_EXP_AVG, FW_SHARD_EXP_AVG_SQ};
 
@@ -57,6 +62,7 @@ static fw_status open_lab(fw_test_lab *lab, fw_comm *c, const trial *t) {
                                          .accumulation = 1,
                                          .sample_n = 4,
                                          .comm = c,
+                                         .adapter = t->adapter,
                                          .shard = t->shard};
     return fw_test_lab_open(lab, &options);
 }
@@ -82,7 +88,7 @@ static int save(fw_comm *c, void *context) {
     fw_checkpoint_writer w = {0};
     char dir[512] = "", path[600];
     FW_RANK_CHECK(open_lab(&lab, c, t) == FW_OK);
-    const fw_param_table *table = &lab.model.table;
+    const fw_param_table *table = fw_model_trained(&lab.model);
     const fw_shard_layout *l = fw_shard_layout_of(lab.shard);
     for (int k = 0; k < FW_CHECKPOINT_ARRAY_N; k++) {
         made from = {table, k};
@@ -122,10 +128,21 @@ static int save(fw_comm *c, void *context) {
 typedef struct saved {
     const fw_checkpoint_files *files;
     int array;
+    fw_checkpoint_later later;
 } saved;
 static fw_status read_saved(void *context, int32_t unit, int64_t first_n, int64_t n, float *out) {
     const saved *from = context;
     return fw_checkpoint_read(from->files, (fw_checkpoint_array)from->array, unit, first_n, n, out);
+}
+
+static fw_status ask(void *context, int32_t unit, int64_t first_n, int64_t n, float *out) {
+    saved *from = context;
+    return fw_checkpoint_later_add(&from->later, from->files, (fw_checkpoint_array)from->array, unit, first_n, n, out);
+}
+
+static fw_status fill(void *context) {
+    saved *from = context;
+    return fw_checkpoint_later_finish(&from->later, NULL);
 }
 
 static int load(fw_comm *c, void *context) {
@@ -135,11 +152,13 @@ static int load(fw_comm *c, void *context) {
     char path[600];
     snprintf(path, sizeof path, "%s/step-00000001", t->out);
     FW_RANK_CHECK(open_lab(&lab, c, t) == FW_OK);
-    const fw_param_table *table = &lab.model.table;
+    const fw_param_table *table = fw_model_trained(&lab.model);
+    if (t->whole) fw_shard_expect_load(lab.shard, NULL);
     FW_RANK_CHECK(fw_checkpoint_open(&files, path, table, NULL) == FW_OK);
     for (int k = 0; k < FW_CHECKPOINT_ARRAY_N; k++) {
-        saved from = {&files, k};
-        FW_RANK_CHECK(fw_shard_load(lab.shard, arrays[k], read_saved, &from) == FW_OK);
+        saved from = {.files = &files, .array = k};
+        FW_RANK_CHECK((t->whole ? fw_shard_load_whole(lab.shard, arrays[k], ask, fill, &from)
+                                : fw_shard_load(lab.shard, arrays[k], read_saved, &from)) == FW_OK);
     }
     int64_t owned_n = 0;
     for (int32_t unit = 0; unit < table->unit_n; unit++) {
@@ -172,14 +191,16 @@ static void test_pairs(void **unused) {
     (void)unused;
     static const int writers[] = {1, 2, 3, 4, 8}, readers[] = {1, 2, 3, 5, 8};
     srand(7);
-    for (int k = 0; k < 10; k++) {
+    for (int k = 0; k < 15; k++) {
         const char *variant = k % 2 == 0 ? "qwen2_tied" : "qwen2_untied";
         char out[FW_TEST_PATH_BYTES];
         fw_test_scratch_make(out);
         const char *source = fw_test_path(out, "source");
         assert_int_equal(fw_test_write_model(source, variant, 0), FW_OK);
         const int n = writers[k % 5], m = readers[rand() % 5];
-        trial from = {variant, out, source, draw(n)}, to = {variant, out, source, draw(m)};
+        const fw_adapter_request *const trained = k % 3 == 2 ? &adapter : NULL;
+        trial from = {variant, out, source, trained, false, draw(n)},
+              to = {variant, out, source, trained, k % 2 == 1, draw(m)};
         int failed = fw_test_world(n, save, &from);
         if (failed == 0) failed = fw_test_world(m, load, &to);
         if (failed != 0)
