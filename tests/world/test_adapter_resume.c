@@ -148,7 +148,7 @@ static void test_refused(void **state) {
     train("refused", "--max_steps 2");
     const char *other = other_base();
     snprintf(words, sizeof words, "%s --max_steps 4 --lr_scheduler_type constant --model %s", LORA, other);
-    fw_test_run_refused(2, "weights_hash was", words);
+    fw_test_run_refused(2, "weights_hash (the weights of the model) was", words);
     /* another adapter, and none at all */
     fw_test_run_refused(2, "adapter's r was 2 and is 5", "--use_peft --lora_r 5 --max_steps 4");
     fw_test_run_refused(2, "adapter", "--max_steps 4");

@@ -92,7 +92,7 @@ static void test_refused(void **state) {
     assert_int_equal(fw_test_run_train("one", 2, words), 2);
     snprintf(words, sizeof words, "--max_steps 3 --model %s --resume_from_checkpoint %s", model,
              fw_test_run_path("one", "step-00000002"));
-    fw_test_run_refused(2, "tokenizer_hash was", words);
+    fw_test_run_refused(2, "tokenizer_hash (tokenizer.json) was", words);
 }
 
 /* A damaged newest one: the one before, or with --resume_strict an error that names it. */
