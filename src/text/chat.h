@@ -38,7 +38,8 @@ typedef struct fw_chat_template {
     fw_jinja_program *plain, *with_tools; /* with_tools: for conversations with tools ("tool_use"), or NULL */
     char *
         absent; /* why there is none (then plain is NULL): said when a conversation is to be rendered; texts need none */
-    json_t *special; /* bos_token, eos_token, ... of tokenizer_config.json, as texts */
+    char *with_tools_unread; /* NULL, or why those with tools are refused: their template is not read */
+    json_t *special;         /* bos_token, eos_token, ... of tokenizer_config.json, as texts */
     /* What it writes around a plain answer, found by asking it: */
     char **prompt; /* the openings of a reply, the longest first */
     size_t prompt_n;

@@ -115,6 +115,8 @@ fw_status fw_chat_render(fw_chat_rendering *r, const fw_chat_template *chat, con
     r->text_bytes = r->segment_n = r->mark_ignored_n = 0;
     r->is_answer_lost = false;
     if (program == NULL) return fw_fail(FW_ERR_INPUT, "%s", chat->absent ? chat->absent : "there is no chat template");
+    if (c->tools != NULL && chat->with_tools_unread != NULL)
+        return fw_fail(FW_ERR_INPUT, "%s", chat->with_tools_unread);
     return render(r, program, c, &input);
 }
 

@@ -97,6 +97,28 @@ done:
     return status;
 }
 
+/* transformers writes further templates into a folder of their own, and takes tool_use there for conversations with tools.
+ * That is not read: what is exported would not have it. */
+static fw_status look_for_tool_use(fw_chat_template *out, const char *model_dir) {
+    char *path = NULL;
+    fw_strbuf text = {0};
+    fw_status status;
+    FW_TRY_OR(fw_path_join(&path, model_dir, "additional_chat_templates/tool_use.jinja"), done);
+    if (!fw_file_exists(path)) goto done;
+    FW_TRY_OR(fw_strbuf_printf(&text,
+                               "%s is the template of conversations with tools, and templates in that folder are not "
+                               "read; instead of chat_template.jinja write both into tokenizer_config.json: "
+                               "\"chat_template\": [{\"name\": \"default\", \"template\": ...}, {\"name\": "
+                               "\"tool_use\", ...}]",
+                               path),
+              done);
+    FW_TRY_OR(fw_strdup(&out->with_tools_unread, text.data), done);
+done:
+    fw_strbuf_fini(&text);
+    fw_free(path);
+    return status;
+}
+
 /* Does the template ask for the date? Then it is part of what it renders. */
 static bool uses_date(const fw_jinja_program *program) {
     static const char name[] = "strftime_now";
@@ -111,7 +133,9 @@ static fw_status hash_settings(fw_chat_template *chat) {
     struct tm day = {0};
     fw_status status = FW_OK;
     if (uses_date(chat->plain) || uses_date(chat->with_tools)) localtime_r(&chat->now, &day);
-    FW_TRY_OR(fw_strbuf_printf(&text, "%d %d %d ", chat->special_in_content, day.tm_year, day.tm_yday), done);
+    FW_TRY_OR(fw_strbuf_printf(&text, "%d %d %d %d ", chat->special_in_content, chat->with_tools_unread != NULL,
+                               day.tm_year, day.tm_yday),
+              done);
     if (chat->variables != NULL) FW_TRY_OR(fw_json_dump(&text, chat->variables, JSON_COMPACT | JSON_SORT_KEYS), done);
     chat->settings_hash = fw_hash_bytes(text.data, text.len_bytes);
 done:
@@ -127,6 +151,7 @@ fw_status fw_chat_template_load(fw_chat_template *out, const char *model_dir) {
     FW_TRY_OR(fw_path_join(&config_path, model_dir, "tokenizer_config.json"), done);
     FW_TRY_OR(load(out, model_dir, jinja_path, config_path), done);
     if (out->plain != NULL) FW_TRY_OR(fw_chat_probe(out), done);
+    if (fw_file_exists(jinja_path)) FW_TRY_OR(look_for_tool_use(out, model_dir), done);
     FW_TRY_OR(hash_settings(out), done);
 done:
     if (status != FW_OK) fw_chat_template_fini(out);
@@ -210,6 +235,7 @@ void fw_chat_template_fini(fw_chat_template *chat) {
     fw_jinja_program_destroy(chat->plain);
     fw_jinja_program_destroy(chat->with_tools);
     fw_free(chat->absent);
+    fw_free(chat->with_tools_unread);
     json_decref(chat->special);
     json_decref(chat->variables);
     fw_chat_probe_clear(chat);

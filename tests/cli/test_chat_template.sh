@@ -81,6 +81,15 @@ train 2 "is no JSON object" --chat_template_kwargs 'more=3'
 train 2 "add_generation_prompt is no variable of a template" --chat_template_kwargs '{"add_generation_prompt": true}'
 train 2 "is no date" --chat_template_date 29.2.2024
 expect 0 "" generate --model model --prompt hello --max_new_tokens 2 --chat_template_kwargs '{"more": 1}'
+# a template for tools where it is not read: conversations with tools are refused, others are not
+say "{% for m in messages %}{{ m.role + m.content }}{% endfor %}"
+mkdir model/additional_chat_templates
+echo '{{ tools }}' >model/additional_chat_templates/tool_use.jinja
+printf '{"messages": [%s, {"role": "assistant", "content": "a"}], "tools": [{"name": "f"}]}\n' "$user" >tools.jsonl
+expect 3 'additional_chat_templates/tool_use.jinja is the template of conversations with tools' data check tools.jsonl --model model
+expect 0 '1 used' data check kept.jsonl --model model
+rm -r model/additional_chat_templates
+expect 0 'template  leaves out the tools of 1 conversation' data check tools.jsonl --model model
 # what is refused says where
 say "
 {{ messages[0].content | nosuch }}"
