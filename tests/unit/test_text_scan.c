@@ -35,8 +35,8 @@ static void every_code_point(void **state) {
     fw_strbuf text = {0};
     for (uint32_t code = 0; code < 0x110000; code++) {
         if (code >= 0xd800 && code < 0xe000) continue;
-        if (code >= 0x34000 && code < 0xe0000) code = 0xe0000; /* no character was ever put there */
-        if (code >= 0xe1000) code += 0x3fff;                   /* nor there, but for private use */
+        if (code >= 0x34000 && code < 0xe0000) code = 0xe0000;                  /* no character was ever put there */
+        if (code >= 0xe1000) code = code < 0x10c000 ? code + 0x3fff : 0x10ffff; /* nor there, but for private use */
         for (size_t i = 0; i + 1 < sizeof beside; i++) {
             put(&text, (unsigned char)beside[i]);
             put(&text, code);
