@@ -42,7 +42,8 @@ fw_status fw_plan_site_use_measured(fw_plan_site *s, const fw_measured *measurem
         fw_plan_measured_destroy(m);
         return status;
     }
-    memcpy(m->all.record, measurements->record, (size_t)measurements->record_n * sizeof *m->all.record);
+    if (measurements->record_n > 0)
+        memcpy(m->all.record, measurements->record, (size_t)measurements->record_n * sizeof *m->all.record);
     m->all.record_n = measurements->record_n;
     m->gemm = find(&m->all, key, FW_MEASURED_GEMM, t);
     m->update = find(&m->all, key, FW_MEASURED_UPDATE, FW_DTYPE_N);

@@ -153,9 +153,9 @@ static fw_status replace_regex(fw_strbuf *out, const char *text, size_t text_byt
     fw_regex_scratch *scratch = NULL;
     fw_strbuf copy = {0};
     fw_status status;
-    fw_regex_walk walk = {.regex = step->regex, .text_bytes = text_bytes};
+    fw_regex_walk walk = {.regex = step->regex, .text = text, .text_bytes = text_bytes};
     FW_TRY_OR(fw_regex_scratch_create(&scratch), done);
-    FW_TRY_OR(fw_unicode_shape(&walk.text, &copy, text, text_bytes), done);
+    if (fw_regex_asks_unicode(step->regex)) FW_TRY_OR(fw_unicode_shape(&walk.text, &copy, text, text_bytes), done);
     walk.scratch = scratch;
     for (size_t at = 0;;) {
         bool found;

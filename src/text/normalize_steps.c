@@ -91,8 +91,8 @@ static fw_status replace_string(fw_norm_layer *l, const fw_norm_step *step) {
 }
 
 static fw_status replace_regex(fw_normal *n, fw_norm_layer *l, const fw_norm_step *step, fw_regex_scratch *regex) {
-    const char *shape;
-    FW_TRY(fw_unicode_shape(&shape, &n->shape, l->input, l->input_bytes));
+    const char *shape = l->input;
+    if (fw_regex_asks_unicode(step->regex)) FW_TRY(fw_unicode_shape(&shape, &n->shape, l->input, l->input_bytes));
     fw_regex_walk walk = {.regex = step->regex, .scratch = regex, .text = shape, .text_bytes = l->input_bytes};
     for (;;) {
         bool found;

@@ -135,12 +135,16 @@ static fw_status find(finder *f, bool *found, size_t *start, size_t *end) {
 
 static fw_status split(const fw_pretokenizer *pre, int index, const fw_piece *piece) {
     const fw_pre_step *step = &pre->steps->step[index];
+    const bool as_shape = step->regex != NULL && fw_regex_asks_unicode(step->regex);
     splitter s = {.pre = pre, .step = index, .behavior = step->behavior, .piece = piece};
     finder f = {step,
                 pre->steps->classes,
                 piece,
                 0,
-                {.regex = step->regex, .scratch = pre->regex, .text = piece->shape, .text_bytes = piece->bytes}};
+                {.regex = step->regex,
+                 .scratch = pre->regex,
+                 .text = as_shape ? piece->shape : piece->text,
+                 .text_bytes = piece->bytes}};
     size_t done = 0;
     for (;;) {
         bool found;

@@ -13,7 +13,7 @@ enum { MATCH_LIMIT = 20000000, HEAP_LIMIT_KIB = 1 << 18, JIT_STACK_START = 1 << 
 
 struct fw_regex {
     pcre2_code *code;
-    bool has_jit;
+    bool has_jit, asks_unicode;
     char *pattern; /* as in the file, for messages */
 };
 
@@ -43,7 +43,7 @@ fw_status fw_regex_create(fw_regex **out, const char *pattern, const char *where
     fw_status status;
     FW_TRY_OR(FW_NEW(regex), done);
     FW_TRY_OR(fw_strdup(&regex->pattern, pattern), done);
-    FW_TRY_OR(fw_regex_translate(&translated, pattern, where), done);
+    FW_TRY_OR(fw_regex_translate(&translated, &regex->asks_unicode, pattern, where), done);
     general = pcre2_general_context_create(hook_malloc, hook_free, NULL);
     context = general ? pcre2_compile_context_create(general) : NULL;
     if (context == NULL) {
@@ -75,6 +75,8 @@ done:
     fw_regex_destroy(regex);
     return status;
 }
+
+bool fw_regex_asks_unicode(const fw_regex *regex) { return regex->asks_unicode; }
 
 void fw_regex_destroy(fw_regex *regex) {
     if (regex == NULL) return;

@@ -19,6 +19,9 @@ typedef struct fw_regex_scratch fw_regex_scratch;
 /* Errors: FW_ERR_INPUT with the construct and its position. */
 fw_status fw_regex_create(fw_regex **out, const char *pattern, const char *where);
 void fw_regex_destroy(fw_regex *regex);
+/* Does what it matches hang on properties or cases of characters? Then it is run on stand-ins (fw_unicode_shape), which have
+ * those that the reference's version of Unicode knows; else on the text itself, whose code points ranges are about. */
+bool fw_regex_asks_unicode(const fw_regex *regex);
 fw_status fw_regex_scratch_create(fw_regex_scratch **out);
 void fw_regex_scratch_destroy(fw_regex_scratch *scratch);
 

@@ -24,6 +24,7 @@ typedef struct translator {
     fw_strbuf *out;
     int depth;
     int caseless_depth; /* the depth of the outermost open (?i:, 0: none */
+    bool asks_unicode;
 } translator;
 
 static fw_status refuse(const translator *t, const char *from, const char *why) {
@@ -55,6 +56,7 @@ static fw_status property(translator *t, bool negated) {
         if (t->caseless_depth > 0 && name[0] == 'L' && close - name == 2)
             return refuse(t, from, "a property of one case inside (?i:..) is not known");
         t->at = close + 1;
+        t->asks_unicode = true;
         return fw_strbuf_printf(t->out, "\\%c{%s}", negated ? 'P' : 'p', known[i]);
     }
     return refuse(t, from, "this property is not known; L M N P S Z C Lu Ll Lt Lm Lo Nd are");
@@ -91,8 +93,8 @@ static fw_status escape(translator *t, bool in_class, uint32_t *code) {
     case 'v': *code = '\v'; return FW_OK;
     case 's': return put(t, in_class ? SPACES : "[" SPACES "]");
     case 'S': return put(t, in_class ? NO_SPACES : "[^" SPACES "]");
-    case 'd': return put(t, "\\p{Nd}");
-    case 'D': return put(t, "\\P{Nd}");
+    case 'd':
+    case 'D': t->asks_unicode = true; return put(t, c == 'd' ? "\\p{Nd}" : "\\P{Nd}");
     case 'u': return four_digits(t, from, code);
     case 'p': return property(t, false);
     case 'P': return property(t, true);
@@ -166,6 +168,7 @@ static fw_status group(translator *t) {
         size_t n = strlen(known[i]);
         if (strncmp(t->at, known[i], n) != 0) continue;
         if (i == 1 && t->caseless_depth == 0) t->caseless_depth = t->depth;
+        t->asks_unicode |= i == 1;
         t->at += n;
         return put(t, known[i]);
     }
@@ -194,8 +197,8 @@ static fw_status braces(translator *t) {
     return fw_strbuf_append(t->out, from, (size_t)(t->at - from));
 }
 
-fw_status fw_regex_translate(fw_strbuf *out, const char *pattern, const char *where) {
-    translator t = {pattern, pattern, where, out, 0, 0};
+fw_status fw_regex_translate(fw_strbuf *out, bool *asks_unicode, const char *pattern, const char *where) {
+    translator t = {pattern, pattern, where, out, 0, 0, false};
     if (strlen(pattern) > PATTERN_MAX_BYTES)
         return fw_fail(FW_ERR_INPUT, "%s: a regex has %zu bytes; at most %d are read", where, strlen(pattern),
                        PATTERN_MAX_BYTES);
@@ -233,5 +236,6 @@ fw_status fw_regex_translate(fw_strbuf *out, const char *pattern, const char *wh
         }
     }
     if (t.depth != 0) return refuse(&t, t.at, "a parenthesis is not closed");
+    *asks_unicode = t.asks_unicode;
     return FW_OK;
 }

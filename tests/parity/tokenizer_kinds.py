@@ -196,6 +196,7 @@ FIXED = [
     "<|im_start|>user\nhello<|im_end|>\n<|im_start|>", "a <|im_end|> b<think>\n\n\n the river the rivers y  y ", "<s> hello </s>  x<unk><0x41><0xE4>", "<|user|>  hi <|end|> hello day  day",
     "_-=+*/\\|~`@#$%^&(){}[]<>?!;:'\",.¿¡…—‘’“”«»", "".join(chr(c) for c in range(1, 128)), "".join(chr(c) for c in range(128, 256)),
     "def f(x):\n    return {'a': [1, 2.5e3]}  # ok\n\n\n", "HelloWORLDfooBar 'S don't DON'T x'll/\n//\r\n", "\U0001fae9\u1c89\u1c8a\ua7cb\U0001cc00\U000105c9", "\ufffe\uffff\U0010ffff\ue000\ufffd",
+    "\u20ae \u20c4\u20a1 \u209d \u2b96x \u0378\u0530 \u2e60", # unassigned code points, inside the ranges that classes are written with
 ]
 PIECES = [" ", "  ", "\n", "\r\n", "\t", "\u00a0", "'s", "'LL", "the", " the", "ing", "12", "\u0663", "e\u0301", "é", "\u0323", "ﬁ", "😀", "日", "河流", "<", "|", ">", "<|im_end|>", "<think>", "<s>",
           "</s>", "<|user|>", "hello", " day", "▁", "_", ".", "，", "A", "Bc", "\u180e", "\u1c89", "\0", "\u200d", "\ufe0f", "👍", "\U0001f3fd", "İ", "ß", "Ω", "ǅ", "\u2028", "/", "!?", "½", "\x85", "가", "\u11a8", "the river", " y ", "\n\n"]

@@ -391,7 +391,9 @@ static void test_regex_translation(void **state) {
                                           "[^",       "\\p{L"};
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
         fw_strbuf out = {0};
-        if (fw_regex_translate(&out, refused[i], "here") != FW_ERR_INPUT) fail_msg("%s should be refused", refused[i]);
+        bool asks;
+        if (fw_regex_translate(&out, &asks, refused[i], "here") != FW_ERR_INPUT)
+            fail_msg("%s should be refused", refused[i]);
         assert_non_null(strstr(fw_trail_message(), "here: the regex"));
         fw_strbuf_fini(&out);
     }
@@ -406,7 +408,12 @@ static void test_regex_translation(void **state) {
                                         "^a.$|[a[b-d]\\]]|\\u00b5[\\u3000-\\u3002]"};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         fw_strbuf out = {0};
-        if (fw_regex_translate(&out, known[i], "here") != FW_OK) fail_msg("%s: %s", known[i], fw_trail_message());
+        bool asks;
+        if (fw_regex_translate(&out, &asks, known[i], "here") != FW_OK)
+            fail_msg("%s: %s", known[i], fw_trail_message());
+        const bool has_property = strstr(fw_strbuf_text(&out), "\\p{") != NULL || strstr(known[i], "(?i:") != NULL ||
+                                  strstr(fw_strbuf_text(&out), "\\P{") != NULL;
+        assert_int_equal(asks, has_property);
         fw_strbuf_fini(&out);
     }
 }
