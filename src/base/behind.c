@@ -6,10 +6,8 @@ enum { NICER = 5 }; /* about a quarter of a core beside a thread that computes o
 
 static void *run(void *context) {
     fw_behind *b = context;
-    if (b->joinable) {
-        fw_threads_spread(b->pool);
+    if (b->joinable)
         setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + NICER); /* on Linux: of this thread alone */
-    }
     b->status = b->fn(b->context);
     if (b->status != FW_OK) fw_trail_copy(&b->trail);
     atomic_store(&b->done, true);
@@ -20,10 +18,12 @@ void fw_behind_start(fw_behind *b, fw_behind_fn fn, void *context, const fw_thre
     FW_ASSERT(!b->started);
     b->fn = fn;
     b->context = context;
-    b->pool = pool;
     b->started = b->joinable = true;
     atomic_store(&b->done, false);
-    if (pthread_create(&b->thread, NULL, run, b) == 0) return;
+    if (pthread_create(&b->thread, NULL, run, b) == 0) {
+        fw_threads_spread(pool, b->thread); /* here: the pool may be gone when the thread first runs */
+        return;
+    }
     b->joinable = false;
     run(b);
 }

@@ -144,8 +144,8 @@ void fw_threads_run(fw_threads *pool, fw_threads_fn fn, void *context) {
     pthread_mutex_unlock(&pool->lock);
 }
 
-void fw_threads_spread(const fw_threads *pool) {
-    if (pool != NULL && pool->pinned) pthread_setaffinity_np(pthread_self(), sizeof pool->cpus, &pool->cpus);
+void fw_threads_spread(const fw_threads *pool, pthread_t thread) {
+    if (pool != NULL && pool->pinned) pthread_setaffinity_np(thread, sizeof pool->cpus, &pool->cpus);
 }
 
 void fw_threads_split(int64_t *first, int64_t *last, int64_t total, int64_t grain, int index, int thread_n) {

@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 
+#include <pthread.h>
 #include <stdint.h>
 
 typedef struct fw_threads fw_threads;
@@ -21,8 +22,8 @@ void fw_threads_destroy(fw_threads *pool);                              /* takes
 int fw_threads_n(const fw_threads *pool);                               /* NULL pool: 1 */
 void fw_threads_run(fw_threads *pool, fw_threads_fn fn, void *context); /* NULL pool: calls fn(context, 0, 1) */
 
-/* The calling thread may run on every CPU that threads of the pool are pinned to; without pinning, or NULL: as before. */
-void fw_threads_spread(const fw_threads *pool);
+/* The thread may run on every CPU that threads of the pool are pinned to; without pinning, or NULL: as before. */
+void fw_threads_spread(const fw_threads *pool, pthread_t thread);
 
 /* The part of 0..total that thread index of n takes: contiguous, in multiples of `grain` but for the end. */
 void fw_threads_split(int64_t *first, int64_t *last, int64_t total, int64_t grain, int index, int thread_n);

@@ -50,7 +50,7 @@ static void *spread(void *context) {
     fw_threads *pool = context;
     cpu_set_t one, before, after;
     pthread_getaffinity_np(pthread_self(), sizeof before, &before);
-    fw_threads_spread(NULL);
+    fw_threads_spread(NULL, pthread_self());
     pthread_getaffinity_np(pthread_self(), sizeof after, &after);
     if (!CPU_EQUAL(&before, &after)) return "NULL changed something";
     for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++)
@@ -60,7 +60,7 @@ static void *spread(void *context) {
             break;
         }
     pthread_setaffinity_np(pthread_self(), sizeof one, &one);
-    fw_threads_spread(pool);
+    fw_threads_spread(pool, pthread_self());
     pthread_getaffinity_np(pthread_self(), sizeof after, &after);
     return CPU_COUNT(&after) == fw_threads_n(pool) ? NULL : "not on all CPUs of the pool";
 }
@@ -89,7 +89,26 @@ static void test_spread(void **unused) {
     if (wrong != NULL) fail_msg("%s", (const char *)wrong);
 }
 
+static fw_status nothing(void *context) {
+    (void)context;
+    return FW_OK;
+}
+
+/* A run closes its pool while an old checkpoint is still being removed. */
+static void test_pool_goes_first(void **unused) {
+    (void)unused;
+    for (int i = 0; i < 64; i++) {
+        fw_threads *pool;
+        fw_behind b = {0};
+        assert_int_equal(fw_threads_create(&pool, 1, NULL), FW_OK);
+        fw_behind_start(&b, nothing, NULL, pool);
+        fw_threads_destroy(pool);
+        assert_int_equal(fw_behind_wait(&b), FW_OK);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_work), cmocka_unit_test(test_spread)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_work), cmocka_unit_test(test_spread),
+                                       cmocka_unit_test(test_pool_goes_first)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
