@@ -25,7 +25,8 @@ typedef struct fw_behind {
     fw_trail trail;
 } fw_behind;
 
-/* None may be started and not waited for. Where no thread is to be had the work is done at once. The pool may go before the wait. */
+/* None may be started and not waited for. Where no thread is to be had the work is done at once. The pool may go before
+ * the wait. */
 void fw_behind_start(fw_behind *b, fw_behind_fn fn, void *context, const fw_threads *pool);
 static inline bool fw_behind_is_started(const fw_behind *b) { return b->started; }
 /* There is nothing that wait would wait for. */

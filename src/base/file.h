@@ -54,10 +54,10 @@ fw_status fw_dir_sync(const char *path);
 /* Names in a folder, sorted, without "." and ".."; release each and the array with fw_dir_list_free. */
 fw_status fw_dir_list(char ***names, size_t *name_n, const char *path);
 void fw_dir_list_free(char **names, size_t name_n);
-/* *out = "a/b" (heap); b absolute gives b alone. */
-/* Without slashes at its end, and the folder that it is in, "." for a plain name; both to be released with fw_free. On failure
- * what is there of them too. */
+/* *path = given without slashes at its end, *parent = the folder that it is in, "." for a plain name; fw_free both, also after
+ * a failure. */
 fw_status fw_path_split(char **path, char **parent, const char *given);
+/* *out = "a/b" (heap); b absolute gives b alone. */
 fw_status fw_path_join(char **out, const char *a, const char *b);
 /* Free bytes for us on the disk that holds path. */
 fw_status fw_disk_free(uint64_t *bytes, const char *path);

@@ -48,8 +48,8 @@ typedef struct fw_model_config {
     bool qk_norm;     /* Qwen3 */
     bool tied;        /* tie_word_embeddings: the head is the embedding */
     fw_rope_config rope;
-    bool
-        is_packed; /* its matrices are in 4 bits as bitsandbytes has them: what config.json says, which the files may not */
+    /* Its matrices are in 4 bits as bitsandbytes has them: what config.json says, which the files may not. */
+    bool is_packed;
     fw_quant_kind packed_kind;
     bool packed_nested;
 } fw_model_config;

@@ -4,24 +4,14 @@
  * An input begins with which of a few adapters is meant, and a byte that all numbers are made of; then it is a list of
  * changes to the file that peft would write: a byte that says which tensor, one what is done to it, and a text that ends with a byte 0. */
 #include "fuzz/made_weights.h"
+#include "fuzz/small_model.h"
 #include "store/peft_folder.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { CHANGES_MAX = 16, NAME_BYTES = 256 };
 
-static const fw_model_config model = {.architecture = FW_ARCH_LLAMA,
-                                      .C = 16,
-                                      .L = 1,
-                                      .H = 2,
-                                      .K = 1,
-                                      .D = 8,
-                                      .F = 24,
-                                      .V = 32,
-                                      .max_position = 64,
-                                      .rms_eps = 1e-5f,
-                                      .qkv_bias = true,
-                                      .tied = true};
+static const fw_model_config model = {FUZZ_SMALL_MODEL, .L = 1, .qkv_bias = true};
 
 static const fw_adapter_request requests[] = {
     {.r = 3, .alpha = 6, .target_modules = "all-linear", .dora = true},

@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "device/device.h"
 #include "fuzz/made_weights.h"
+#include "fuzz/small_model.h"
 #include "store/packed_weights.h"
 
 #include <math.h>
@@ -15,17 +16,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { PART_N = 6, MATRIX_N = 7, STATE_BYTES = 1 << 12, UNIT_NUMBERS = 1 << 12, FIXED_BYTES = 9 };
 
-static const fw_model_config model = {.architecture = FW_ARCH_LLAMA,
-                                      .C = 16,
-                                      .L = 1,
-                                      .H = 2,
-                                      .K = 1,
-                                      .D = 8,
-                                      .F = 24,
-                                      .V = 32,
-                                      .max_position = 64,
-                                      .rms_eps = 1e-5f,
-                                      .tied = true};
+static const fw_model_config model = {FUZZ_SMALL_MODEL, .L = 1};
 
 /* One of the tensors of the matrix. wrong: 0 nothing, 1 it is missing, 2 one element more, 3 one less, 4 another type. */
 static void put_part(made_weights *w, const char *of, const char *suffix, bool bytes, int64_t n, uint8_t wrong,

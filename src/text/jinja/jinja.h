@@ -31,7 +31,7 @@ typedef struct fw_jinja_input {
     const json_t *variables[2]; /* objects; of a name that both have the second's value counts */
     const json_t *special;      /* an object of special tokens: they are the template's own text */
     bool add_generation_prompt;
-    unsigned forms; /* FW_JINJA_... below */
+    unsigned forms; /* FW_JINJA_CONTENT_EMPTY, ... together */
     time_t now;     /* for strftime_now */
 } fw_jinja_input;
 
